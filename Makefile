@@ -1,0 +1,33 @@
+# Two commands: `make demo` and `make test`. Both set themselves up in .venv and are quick the second time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.set-up
+DEMO := runs/demo
+# Compiled JAX programs are kept here between runs.
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
+
+.PHONY: demo test check clean
+
+demo: $(STAMP)
+	@mkdir -p $(DEMO)
+	$(BIN)/statewise collect cartpole --episodes 500 --seed 0 --out $(DEMO)/cartpole.parquet
+	$(BIN)/statewise inspect $(DEMO)/cartpole.parquet
+
+test: $(STAMP) check
+	$(BIN)/pytest -n 2
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .cache runs build dist

@@ -1,0 +1,46 @@
+"""From logged decisions to a better policy you can trust."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from statewise.data.dataset import Dataset as Dataset
+    from statewise.data.episodes import from_arrays as from_arrays
+    from statewise.data.episodes import to_arrays as to_arrays
+    from statewise.data.findings import LogError as LogError
+    from statewise.data.findings import LogWarning as LogWarning
+    from statewise.data.minari import from_minari as from_minari
+    from statewise.data.minari import to_minari as to_minari
+    from statewise.data.rawlog import Columns as Columns
+    from statewise.data.table import load as load
+    from statewise.policy_file import Policy as Policy
+
+# Where each public name lives; it is imported when first asked for, so that `import statewise` is instant
+# and a machine without the table libraries can still train.
+_HOMES = {
+    "Columns": "data.rawlog",
+    "Dataset": "data.dataset",
+    "LogError": "data.findings",
+    "LogWarning": "data.findings",
+    "Policy": "policy_file",
+    "from_arrays": "data.episodes",
+    "from_minari": "data.minari",
+    "load": "data.table",
+    "to_arrays": "data.episodes",
+    "to_minari": "data.minari",
+}
+
+__all__ = tuple(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module 'statewise' has no attribute '{name}'")
+    value = getattr(import_module(f"statewise.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*_HOMES, "__version__"]

@@ -1,0 +1,127 @@
+"""`statewise inspect`: is this log fit for use, and what does it hold?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from statewise.cli.options import json_option, log_arguments, log_options
+from statewise.data.findings import Finding, Findings
+from statewise.data.summary import Spread, Summary, summarise
+from statewise.data.table import read
+
+
+@click.command(epilog="Example: statewise inspect visits.csv --unit-column patient")
+@click.argument("log", type=click.Path(path_type=Path))
+@log_options
+@json_option
+def command(log: Path, as_json: bool, **options) -> None:
+    """Check LOG (Parquet or CSV) and say what it holds.
+
+    Exit code 2 when the log has faults.
+    """
+    dataset, findings = read(log, **log_arguments(options))
+    summary = None if dataset is None else summarise(dataset)
+    if as_json:
+        click.echo(json.dumps(_to_dict(log, findings, summary), indent=2))
+    else:
+        _show(log, findings, summary)
+    if summary is None:
+        raise click.exceptions.Exit(2)
+
+
+def _to_dict(log: Path, findings: Findings, summary: Summary | None) -> dict:
+    return {
+        "log": str(log),
+        "usable": summary is not None,
+        "faults": [fault.to_dict() for fault in findings.faults],
+        "warnings": [warning.to_dict() for warning in findings.warnings],
+        "summary": None if summary is None else summary.to_dict(),
+    }
+
+
+def _show(log: Path, findings: Findings, summary: Summary | None) -> None:
+    console = Console(highlight=False)
+    if summary is None:
+        count = len(findings.faults)
+        console.print(f"[bold red]✗ {log.name} cannot be used: {count} fault{'s' if count > 1 else ''}[/bold red]")
+    else:
+        console.print(f"[bold green]✓ {log.name} can be used[/bold green]")
+    for fault in findings.faults:
+        console.print(_line("fault", "red", fault))
+    for warning in findings.warnings:
+        console.print(_line("note", "yellow", warning))
+    if summary is not None:
+        for table in (_facts(summary), _spreads(summary), _observations(summary), _actions(summary)):
+            console.print()
+            console.print(table)
+
+
+def _line(word: str, colour: str, finding: Finding) -> Text:
+    return Text.assemble((f"  {word}  ", f"bold {colour}"), str(finding), overflow="fold")
+
+
+def _facts(summary: Summary) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=True)
+    table.add_row("episodes", f"{summary.episodes:,}" + (f" of {summary.units:,} units" if summary.units else ""))
+    table.add_row("decisions", f"{summary.steps:,}")
+    ends = f"{summary.terminated:,} terminated, {summary.truncated:,} truncated (cut off)"
+    table.add_row("ends", f"{ends}; {summary.final_states:,} final states logged")
+    logged = "whole distributions" if summary.whole_distributions else "of the taken action"
+    table.add_row("propensities", logged if summary.propensities else "not logged, to be estimated")
+    if summary.legal_masks:
+        table.add_row("legal actions", "masked")
+    return table
+
+
+def _spreads(summary: Summary) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=True)
+    table.add_column("")
+    for name in ("mean", "std", "least", "5 %", "25 %", "median", "75 %", "95 %", "most"):
+        table.add_column(name, justify="right")
+    rows: list[tuple[str, Spread]] = [
+        ("episode length", summary.lengths),
+        ("episode return", summary.returns),
+    ]
+    rows.append(("reward", summary.rewards))
+    if summary.propensities:
+        rows.append(("propensity", summary.propensities))
+    for name, spread in rows:
+        table.add_row(name, *(f"{value:.4g}" for value in (spread.mean, spread.std, *spread.quantiles.values())))
+    return table
+
+
+def _observations(summary: Summary) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=True)
+    for name in ("observation", "mean", "std", "least", "most"):
+        table.add_column(name, justify="left" if name == "observation" else "right")
+    shown = list(summary.observations.items())
+    for name, numbers in shown[:20]:
+        table.add_row(name, *(f"{value:.4g}" for value in numbers.values()))
+    if len(shown) > 20:
+        table.add_row(f"… and {len(shown) - 20} more")
+    return table
+
+
+def _actions(summary: Summary) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=True)
+    table.add_column("action")
+    table.add_column("taken", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("")
+    if summary.whole_distributions:
+        table.add_column("decisions where it had no chance", justify="right")
+    for action in summary.actions[:30]:
+        bar = "█" * round(20 * action.share)
+        row = [str(action.action), f"{action.count:,}", f"{action.share:.1%}", f"[cyan]{bar}[/cyan]"]
+        if summary.whole_distributions:
+            row.append(f"{action.unsupported_steps:,}")
+        table.add_row(*row)
+    if len(summary.actions) > 30:
+        table.add_row(f"… and {len(summary.actions) - 30} more")
+    return table

@@ -1,0 +1,59 @@
+"""`statewise`: one command a file; every mistake is answered by one clear sentence and exit code 2."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from importlib import import_module
+
+import click
+
+# Each command is imported when it is called, so that `--help` and `inspect` do not wait for JAX.
+COMMANDS = {
+    "behaviour": "statewise.cli.behaviour",
+    "collect": "statewise.cli.collect",
+    "inspect": "statewise.cli.inspect",
+}
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            ctx.fail(f"there is no command '{cmd_name}'.{hint}")
+        return import_module(COMMANDS[cmd_name]).command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="statewise")
+def group() -> None:
+    """From logged decisions to a better policy you can trust."""
+
+
+def main() -> None:
+    """Runs the command line; what the user can mend ends with a sentence and exit code 2, never a traceback."""
+    try:
+        group.main(standalone_mode=False)
+    except click.exceptions.Exit as finished:
+        sys.exit(finished.exit_code)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(2)
+    except click.Abort:
+        click.echo("Stopped.", err=True)
+        sys.exit(130)
+    except (click.ClickException, ValueError, OSError, ImportError) as error:
+        click.echo(f"Error: {_sentence(error)}", err=True)
+        sys.exit(2)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)

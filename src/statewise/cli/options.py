@@ -1,0 +1,51 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from statewise.data.rawlog import Columns
+
+NAMED = ("episode", "step", "action", "reward", "propensity", "terminated", "truncated", "unit")
+
+
+def log_options(command: Callable) -> Callable:
+    """How to read a log; `log_arguments` turns what was given into arguments of `statewise.load`."""
+    for name in reversed(NAMED):
+        command = click.option(f"--{name}-column", metavar="NAME", help=f"Column that holds the {name}.")(command)
+    command = click.option(
+        "--observations", metavar="A,B,…", help="Columns that describe the state [default: all named obs_…]."
+    )(command)
+    command = click.option(
+        "--actions",
+        type=click.IntRange(min=1),
+        help="Number of actions [default: the largest seen, plus one].",
+    )(command)
+    command = click.option(
+        "--ends",
+        type=click.Choice(["terminated", "truncated"]),
+        help="How every episode ended, where no column tells.",
+    )(command)
+    return click.option(
+        "--propensity",
+        type=click.Choice(["logged", "estimate"]),
+        default="logged",
+        show_default=True,
+        help="Whether the log holds the taken action's probability.",
+    )(command)
+
+
+def log_arguments(given: dict[str, Any]) -> dict[str, Any]:
+    """Takes the options of `log_options` out of `given`."""
+    names = {name: given.pop(f"{name}_column") for name in NAMED}
+    names = {name: column for name, column in names.items() if column is not None}
+    observations = given.pop("observations")
+    if observations is not None:
+        names["observations"] = tuple(name.strip() for name in observations.split(","))
+    return {"columns": Columns(**names)} | {key: given.pop(key) for key in ("actions", "ends", "propensity")}
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for a machine.")

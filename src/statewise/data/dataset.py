@@ -1,0 +1,302 @@
+"""`Dataset`: the one type that travels once a log has passed the border."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from statewise.data.checks import check
+from statewise.data.findings import Findings
+from statewise.data.rawlog import RawLog
+
+if TYPE_CHECKING:
+    from statewise.data.device import Padded
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Ragged episodes of logged decisions, checked and immutable.
+
+    Row i is one decision: in state `observations[i]` action `actions[i]` was taken with probability
+    `propensities[i]` and earned `rewards[i]`. Episode e owns rows `starts[e]` to `starts[e + 1]`.
+
+    >>> import statewise as sw
+    >>> data = sw.Dataset.from_episodes(
+    ...     observations=[[[0.0], [1.0]], [[0.5]]], actions=[[0, 1], [1]], rewards=[[0.0, 1.0], [0.5]],
+    ...     propensities=[[0.5, 0.5], [0.25]], terminated=[True, False])
+    >>> data.lengths.tolist(), data.returns().tolist()
+    ([2, 1], [1.0, 0.5])
+    """
+
+    observations: Float[np.ndarray, "steps features"]
+    actions: Int[np.ndarray, " steps"]
+    rewards: Float[np.ndarray, " steps"]
+    propensities: Float[np.ndarray, " steps"] | None  # None: not logged, to be estimated
+    starts: Int[np.ndarray, " episodes_and_one"]
+    terminated: Bool[np.ndarray, " episodes"]  # the world ended it; otherwise it was cut off (truncated)
+    final_observations: Float[np.ndarray, "episodes features"]  # NaN where the log does not hold it
+    action_count: int
+    observation_names: tuple[str, ...]
+    episode_ids: np.ndarray
+    distributions: Float[np.ndarray, "steps actions"] | None = None
+    legal: Bool[np.ndarray, "steps actions"] | None = None
+    units: np.ndarray | None = None
+    live: Bool[np.ndarray, " steps"] | None = None  # False on rows that augmentation added; None: all are live
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray) and value.flags.writeable:
+                view = value.view()
+                view.flags.writeable = False
+                object.__setattr__(self, field.name, view)
+
+    # Making one
+
+    @classmethod
+    def from_log(cls, raw: RawLog) -> tuple[Dataset | None, Findings]:
+        """Checks a raw log; the Dataset is None where there are faults."""
+        ordered, layout, findings = check(raw)
+        if layout is None or findings.faults:
+            return None, findings
+        dataset = _build(ordered, layout.starts, layout.final)
+        _warn_of_actions(dataset, raw.columns.action, findings)
+        return dataset, findings
+
+    @classmethod
+    def from_episodes(
+        cls,
+        *,
+        observations: Sequence[Any],
+        actions: Sequence[Any],
+        rewards: Sequence[Any],
+        terminated: Sequence[bool],
+        propensities: Sequence[Any] | None = None,
+        distributions: Sequence[Any] | None = None,
+        legal: Sequence[Any] | None = None,
+        units: Sequence[Any] | None = None,
+        observation_names: Sequence[str] | None = None,
+        action_count: int | None = None,
+    ) -> Dataset:
+        """From one array an episode. Observations may have one more row than actions: the final state.
+
+        `propensities` (of the taken actions) or `distributions` (over all actions) must be given, one at least.
+        """
+        from statewise.data.episodes import raw_from_episodes
+
+        raw = raw_from_episodes(
+            observations=observations,
+            actions=actions,
+            rewards=rewards,
+            terminated=terminated,
+            propensities=propensities,
+            distributions=distributions,
+            legal=legal,
+            units=units,
+            observation_names=observation_names,
+            action_count=action_count,
+        )
+        dataset, findings = cls.from_log(raw)
+        findings.raise_faults()
+        assert dataset is not None
+        return dataset
+
+    def save(self, path: str | Path) -> None:
+        """Writes the log as Parquet or CSV, by the path's ending; `statewise.load` reads it back equal."""
+        from statewise.data.table import save
+
+        save(self, path)
+
+    # Looking at it
+
+    @property
+    def episodes(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def truncated(self) -> Bool[np.ndarray, " episodes"]:
+        return ~self.terminated
+
+    @cached_property
+    def lengths(self) -> Int[np.ndarray, " episodes"]:
+        return np.diff(self.starts)
+
+    @cached_property
+    def episode_of_step(self) -> Int[np.ndarray, " steps"]:
+        return np.repeat(np.arange(self.episodes), self.lengths)
+
+    @cached_property
+    def time(self) -> Int[np.ndarray, " steps"]:
+        """Each row's step within its episode, from 0."""
+        return np.arange(len(self)) - np.repeat(self.starts[:-1], self.lengths)
+
+    @property
+    def has_final_observation(self) -> Bool[np.ndarray, " episodes"]:
+        return np.asarray(~np.isnan(self.final_observations).any(axis=1))
+
+    def returns(self, discount: float = 1.0) -> Float[np.ndarray, " episodes"]:
+        """Σₜ γᵗ rₜ of each episode."""
+        return np.add.reduceat(self.rewards * discount**self.time, self.starts[:-1])
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.observation_names[:4]) + (", …" if len(self.observation_names) > 4 else "")
+        lines = [
+            f"Dataset: {self.episodes:,} episodes, {len(self):,} steps",
+            f"  observations  {self.observations.dtype}[{len(self)}, {len(self.observation_names)}]  {names}",
+            f"  actions       {self.actions.dtype}[{len(self)}]  {self.action_count} actions",
+            f"  rewards       {self.rewards.dtype}[{len(self)}]",
+            f"  propensities  {_propensity_words(self)}",
+            f"  ends          {self.terminated.sum():,} terminated, {self.truncated.sum():,} truncated, "
+            f"{self.has_final_observation.sum():,} final states logged",
+        ]
+        if self.legal is not None:
+            lines.append(f"  legal         bool[{len(self)}, {self.action_count}]")
+        if self.units is not None:
+            lines.append(f"  units         {len(np.unique(self.units)):,}")
+        if self.live is not None:
+            lines.append(f"  live          {self.live.sum():,} of {len(self):,} steps; the others are padding")
+        return "\n".join(lines)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all that the log says, for manifests."""
+        digest = hashlib.sha256(repr((self.observation_names, self.action_count)).encode())
+        for name in ("observations", "actions", "rewards", "propensities", "starts", "terminated"):
+            _hash_into(digest, getattr(self, name))
+        for name in ("final_observations", "distributions", "legal", "units", "live"):
+            _hash_into(digest, getattr(self, name))
+        return digest.hexdigest()
+
+    # Parts of it
+
+    def take(self, episodes: Int[np.ndarray, " chosen"]) -> Dataset:
+        """The chosen episodes, in the order given; an episode may be taken more than once."""
+        episodes = np.asarray(episodes, dtype=np.int64)
+        lengths = self.lengths[episodes]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        rows = np.arange(starts[-1]) + np.repeat(self.starts[episodes] - starts[:-1], lengths)
+
+        def pick(column: np.ndarray | None) -> Any:
+            return None if column is None else column[rows]
+
+        return replace(
+            self,
+            observations=self.observations[rows],
+            actions=self.actions[rows],
+            rewards=self.rewards[rows],
+            propensities=pick(self.propensities),
+            distributions=pick(self.distributions),
+            legal=pick(self.legal),
+            live=pick(self.live),
+            starts=starts,
+            terminated=self.terminated[episodes],
+            final_observations=self.final_observations[episodes],
+            episode_ids=self.episode_ids[episodes],
+            units=None if self.units is None else self.units[episodes],
+        )
+
+    def split(self, *fractions: float, seed: int = 0) -> tuple[Dataset, ...]:
+        """Splits by whole units where there are units, by whole episodes otherwise; the last part is the rest.
+
+        `train, held_out = data.split(0.7, seed=0)`; `a, b, c = data.split(0.5, 0.25)`.
+        """
+        if not fractions or min(fractions) <= 0 or sum(fractions) >= 1:
+            raise ValueError(f"split needs fractions above 0 that sum to less than 1, not {fractions}")
+        group = np.arange(self.episodes)
+        if self.units is not None:
+            group = np.unique(self.units, return_inverse=True)[1]
+        groups = int(group.max()) + 1
+        if groups < len(fractions) + 1:
+            kind = "episodes" if self.units is None else "units"
+            raise ValueError(f"{groups} {kind} cannot be split into {len(fractions) + 1} parts")
+        shuffled = np.random.default_rng(seed).permutation(groups)
+        edges = np.rint(np.cumsum(fractions) * groups).astype(int)
+        # every part gets one group at least
+        edges = np.clip(edges, np.arange(1, len(edges) + 1), groups - np.arange(len(edges), 0, -1))
+        parts = np.split(shuffled, edges)
+        return tuple(self.take(np.flatnonzero(np.isin(group, part))) for part in parts)
+
+    def padded(self, horizon: int | None = None) -> Padded:
+        """Device arrays [episodes, horizon, …] with a validity mask; longer episodes are an error."""
+        from statewise.data.device import pad_to_device
+
+        return pad_to_device(self, horizon)
+
+
+def _build(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
+    """A Dataset from a log that passed every check, its rows in order of time."""
+    rows, features = raw.observations.shape
+    episodes = len(starts) - 1
+    ended = np.full(episodes, raw.all_terminated)
+    if raw.terminated is not None:
+        ended = np.logical_or.reduceat(raw.terminated, starts[:-1])
+    final_observations = np.full((episodes, features), np.nan, dtype=raw.observations.dtype)
+    units = None if raw.unit is None else raw.unit[starts[:-1]]
+    keep: Any = slice(None)
+    if len(final):
+        episode_of_final = np.searchsorted(starts, final, side="right") - 1
+        final_observations[episode_of_final] = raw.observations[final]
+        keep = np.ones(rows, dtype=bool)
+        keep[final] = False
+        starts = starts - np.searchsorted(final, starts, side="left")
+
+    def kept(column: np.ndarray | None) -> Any:
+        return None if column is None else column[keep]
+
+    actions = kept(raw.action).astype(np.int32)
+    propensities, distributions = kept(raw.propensity), kept(raw.distribution)
+    if propensities is None and distributions is not None:
+        propensities = np.take_along_axis(distributions, actions[:, None].astype(np.int64), axis=1)[:, 0]
+    return Dataset(
+        observations=kept(raw.observations),
+        actions=actions,
+        rewards=kept(raw.reward).astype(np.float64, copy=False),
+        propensities=propensities,
+        distributions=distributions,
+        legal=kept(raw.legal),
+        starts=starts,
+        terminated=ended,
+        final_observations=final_observations,
+        action_count=raw.action_count if raw.action_count is not None else int(actions.max()) + 1,
+        observation_names=raw.observation_names,
+        episode_ids=raw.episode_ids,
+        units=units,
+    )
+
+
+def _warn_of_actions(dataset: Dataset, column: str, findings: Findings) -> None:
+    never = np.flatnonzero(np.bincount(dataset.actions, minlength=dataset.action_count) == 0)
+    if len(never):
+        findings.warn(
+            column,
+            f"action{'s' if len(never) > 1 else ''} {', '.join(map(str, never[:10]))} "
+            f"{'were' if len(never) > 1 else 'was'} never taken",
+            "Nothing can be learned about an action that the log does not hold",
+        )
+
+
+def _propensity_words(dataset: Dataset) -> str:
+    if dataset.propensities is None:
+        return "not logged"
+    whole = "whole distributions" if dataset.distributions is not None else "of the taken action"
+    return f"{dataset.propensities.dtype}[{len(dataset)}]  {whole}"
+
+
+def _hash_into(digest: Any, column: np.ndarray | None) -> None:
+    if column is None:
+        digest.update(b"none")
+    elif column.dtype.kind in "OUS":
+        digest.update(repr(column.tolist()).encode())
+    else:
+        digest.update(str(column.dtype).encode())
+        digest.update(np.ascontiguousarray(column).data)

@@ -1,0 +1,96 @@
+"""What is wrong, or only odd, in a log: one finding is one plain sentence that names the column and the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+ROWS_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class RowNames:
+    """How a reader counts rows: an editor's lines of a CSV file, or a frame's index."""
+
+    word: str = "row"
+    first: int = 0
+
+    def list(self, rows: np.ndarray, total: int) -> str:
+        shown = ", ".join(str(int(row) + self.first) for row in rows[:ROWS_SHOWN])
+        rest = f" and {total - ROWS_SHOWN:,} more" if total > ROWS_SHOWN else ""
+        return f"{self.word}{'' if total == 1 else 's'} {shown}{rest}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault (the log is refused) or one warning (it is read, and the reader should know)."""
+
+    severity: Literal["fault", "warning"]
+    column: str
+    found: str
+    advice: str
+    rows: tuple[int, ...] = ()
+    where: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        return f"{self.column}: {self.found}{place}. {self.advice}"
+
+    def to_dict(self) -> dict:
+        return {
+            "severity": self.severity,
+            "column": self.column,
+            "rows": list(self.rows),
+            "found": self.found,
+            "advice": self.advice,
+        }
+
+
+class LogError(ValueError):
+    """The log cannot be used; `faults` holds every reason at once."""
+
+    def __init__(self, faults: Sequence[Finding]):
+        self.faults = tuple(faults)
+        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+        super().__init__("\n".join([f"the log has {count}:", *(f"- {fault}" for fault in self.faults)]))
+
+
+class LogWarning(UserWarning):
+    """The log was read, and something in it is suspicious."""
+
+
+class Findings:
+    """Collects findings while a log is checked."""
+
+    def __init__(self, row_names: RowNames | None = None):
+        self.items: list[Finding] = []
+        self.row_names = row_names or RowNames()
+
+    def fault(self, column: str, found: str, advice: str, rows: np.ndarray | None = None) -> None:
+        self._add("fault", column, found, advice, rows)
+
+    def warn(self, column: str, found: str, advice: str, rows: np.ndarray | None = None) -> None:
+        self._add("warning", column, found, advice, rows)
+
+    def _add(self, severity, column: str, found: str, advice: str, rows: np.ndarray | None) -> None:
+        if rows is None:
+            self.items.append(Finding(severity, column, found, advice))
+            return
+        shown = tuple(int(row) for row in rows[:ROWS_SHOWN])
+        where = self.row_names.list(rows, len(rows))
+        self.items.append(Finding(severity, column, found, advice, shown, where))
+
+    @property
+    def faults(self) -> list[Finding]:
+        return [item for item in self.items if item.severity == "fault"]
+
+    @property
+    def warnings(self) -> list[Finding]:
+        return [item for item in self.items if item.severity == "warning"]
+
+    def raise_faults(self) -> None:
+        if self.faults:
+            raise LogError(self.faults)

@@ -1,0 +1,98 @@
+"""Minari data sets ⇄ Dataset. Propensities travel in the step infos, under `propensity`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from statewise.data.dataset import Dataset
+from statewise.data.findings import Findings
+
+INFO = "propensity"
+
+
+def from_minari(source: Any, uniform: bool = False) -> Dataset:
+    """Reads a Minari data set, given as such or as `"minari:NAME"`.
+
+    Its step infos must hold `propensity`, unless `uniform` says that actions were drawn uniformly.
+    """
+    minari = _minari()
+    if isinstance(source, str):
+        source = minari.load_dataset(source.removeprefix("minari:"))
+    actions = int(source.spec.action_space.n)
+    first = int(getattr(source.spec.action_space, "start", 0))
+    columns: dict[str, list] = {"observations": [], "actions": [], "rewards": [], "propensities": []}
+    terminated = []
+    for episode in source.iterate_episodes():
+        taken = np.asarray(episode.actions) - first
+        columns["observations"].append(np.asarray(episode.observations).reshape(len(taken) + 1, -1))
+        columns["actions"].append(taken)
+        columns["rewards"].append(episode.rewards)
+        columns["propensities"].append(
+            np.full(len(taken), 1 / actions) if uniform else _propensities(episode, len(taken))
+        )
+        terminated.append(bool(episode.terminations[-1]))
+    return Dataset.from_episodes(**columns, terminated=terminated, action_count=actions)
+
+
+def to_minari(dataset: Dataset, name: str, **metadata: Any) -> Any:
+    """Writes a Minari data set called `name` (such as `cartpole/uniform-v0`) and returns it.
+
+    Minari wants a state after the last step; where the log does not hold it the last state is repeated.
+    """
+    from gymnasium.spaces import Box, Discrete
+
+    minari = _minari()
+    buffers = []
+    for e in range(dataset.episodes):
+        rows = slice(dataset.starts[e], dataset.starts[e + 1])
+        observations = dataset.observations[rows]
+        after = dataset.final_observations[e] if dataset.has_final_observation[e] else observations[-1]
+        steps = len(observations)
+        last = np.arange(steps) == steps - 1
+        infos = {}
+        if dataset.propensities is not None:
+            # infos, like observations, have one entry more than actions: the reset's, which nothing reads
+            infos[INFO] = np.concatenate([dataset.propensities[rows], [np.nan]])
+        buffers.append(
+            minari.data_collector.EpisodeBuffer(
+                id=e,
+                observations=np.vstack([observations, after]),
+                actions=dataset.actions[rows].astype(np.int64),
+                rewards=dataset.rewards[rows],
+                terminations=last & dataset.terminated[e],
+                truncations=last & dataset.truncated[e],
+                infos=infos,
+            )
+        )
+    features = len(dataset.observation_names)
+    return minari.create_dataset_from_buffers(
+        dataset_id=name,
+        buffer=buffers,
+        observation_space=Box(-np.inf, np.inf, (features,), dataset.observations.dtype.type),
+        action_space=Discrete(dataset.action_count),
+        **metadata,
+    )
+
+
+def _propensities(episode: Any, steps: int) -> np.ndarray:
+    infos = episode.infos or {}
+    if INFO not in infos:
+        findings = Findings()
+        findings.fault(
+            f"infos['{INFO}']",
+            f"episode {episode.id} has none",
+            "Log the probability of each taken action there; for uniformly random actions: uniform=True",
+        )
+        findings.raise_faults()
+    return np.asarray(infos[INFO], dtype=float)[:steps]
+
+
+def _minari() -> Any:
+    try:
+        import minari
+        import minari.data_collector
+    except ImportError as error:
+        raise ImportError("Minari data sets need the extra: pip install 'statewise[minari]'") from error
+    return minari

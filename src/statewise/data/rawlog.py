@@ -1,0 +1,81 @@
+"""A log as it came: one array a column, rows in the source's order, nothing checked yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from statewise.data.findings import RowNames
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a log are called."""
+
+    episode: str = "episode"
+    step: str = "step"
+    action: str = "action"
+    reward: str = "reward"
+    propensity: str = "propensity"
+    terminated: str = "terminated"
+    truncated: str = "truncated"
+    unit: str = "unit"
+    observations: tuple[str, ...] | None = None
+    observation_prefix: str = "obs_"
+    legal_prefix: str = "legal_"
+
+    @property
+    def distribution_prefix(self) -> str:
+        return self.propensity + "_"
+
+
+@dataclass(frozen=True)
+class RawLog:
+    """Columns of a log before any check.
+
+    `episode` holds codes 0, 1, … in order of first appearance; `episode_ids[code]` is what the log calls it.
+    A row whose `action` and `reward` are both NaN and which ends its episode is that episode's final state.
+    """
+
+    episode: np.ndarray
+    episode_ids: np.ndarray
+    observations: np.ndarray
+    observation_names: tuple[str, ...]
+    action: np.ndarray
+    reward: np.ndarray
+    observation_columns: tuple[str, ...] = ()  # their names in the source, for messages
+    step: np.ndarray | None = None
+    propensity: np.ndarray | None = None
+    distribution: np.ndarray | None = None
+    legal: np.ndarray | None = None
+    terminated: np.ndarray | None = None
+    truncated: np.ndarray | None = None
+    unit: np.ndarray | None = None
+    all_terminated: bool = False  # how every episode ended, where no column `terminated` tells
+    action_count: int | None = None
+    columns: Columns = field(default_factory=Columns)
+    row_names: RowNames = field(default_factory=RowNames)
+
+    def __len__(self) -> int:
+        return len(self.episode)
+
+    def take(self, order: np.ndarray) -> RawLog:
+        """The same log with its rows in another order."""
+        columns = {name: getattr(self, name) for name in ROW_COLUMNS}
+        return replace(self, **{name: column[order] for name, column in columns.items() if column is not None})
+
+
+ROW_COLUMNS = (
+    "episode",
+    "observations",
+    "action",
+    "reward",
+    "step",
+    "propensity",
+    "distribution",
+    "legal",
+    "terminated",
+    "truncated",
+    "unit",
+)

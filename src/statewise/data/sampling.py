@@ -1,0 +1,51 @@
+"""Drawing rows of a log, uniformly or by d̂_γ, at a cost that does not grow with the log."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from statewise.data.dataset import Dataset
+
+
+class RowSampler(eqx.Module):
+    """Draws rows with probability ∝ γᵗ, t being the row's step within its episode.
+
+    d̂_γ(s) ∝ Σₜ γᵗ d̂ₜ(s), with d̂ₜ the empirical distribution of the states at step t.
+
+    A step is drawn first, from a table over steps alone; then an episode that reaches it. Episodes stand in order
+    of falling length, so those that reach step t are the first `reach[t]`.
+    """
+
+    cumulative: Float[Array, " horizon"]
+    reach: Int[Array, " horizon"]
+    starts: Int[Array, " episodes"]
+    steps: int = eqx.field(static=True)
+    uniform: bool = eqx.field(static=True)
+
+    def draw(self, key: Key[Array, ""], count: int) -> Int[Array, " count"]:
+        if self.uniform:
+            return jax.random.randint(key, (count,), 0, self.steps)
+        which_step, which_episode = jax.random.split(key)
+        u = jax.random.uniform(which_step, (count,))
+        time = jnp.searchsorted(self.cumulative, u, side="right", method="compare_all")
+        time = jnp.minimum(time, self.reach.shape[0] - 1)
+        episode = jax.random.randint(which_episode, (count,), 0, self.reach[time])
+        return self.starts[episode] + time
+
+
+def row_sampler(dataset: Dataset, discount: float = 1.0) -> RowSampler:
+    """A sampler over a Dataset's rows; `discount` 1 draws all rows alike."""
+    by_length = np.argsort(-dataset.lengths, kind="stable")
+    reach = np.count_nonzero(dataset.lengths[:, None] > np.arange(dataset.lengths.max())[None, :], axis=0)
+    weight = reach * float(discount) ** np.arange(len(reach))
+    return RowSampler(
+        cumulative=jnp.asarray(np.cumsum(weight) / weight.sum(), dtype=jnp.float32),
+        reach=jnp.asarray(reach, dtype=jnp.int32),
+        starts=jnp.asarray(dataset.starts[:-1][by_length], dtype=jnp.int32),
+        steps=len(dataset),
+        uniform=discount == 1.0,
+    )

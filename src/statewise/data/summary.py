@@ -1,0 +1,107 @@
+"""What a log holds, in the numbers a reader asks for first."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from statewise.data.dataset import Dataset
+
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean, standard deviation and the quantiles from least to most."""
+
+    mean: float
+    std: float
+    quantiles: dict[str, float]
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Spread:
+        quantiles = np.quantile(values, QUANTILES)
+        named = {f"{q:g}": float(v) for q, v in zip(QUANTILES, quantiles, strict=True)}
+        return cls(float(np.mean(values)), float(np.std(values)), named)
+
+
+@dataclass(frozen=True)
+class ActionSummary:
+    """How often one action was taken, and in how many steps it could not have been."""
+
+    action: int
+    count: int
+    share: float
+    unsupported_steps: int | None  # legal, but with probability 0; None: the log has no whole distributions
+
+
+@dataclass(frozen=True)
+class Summary:
+    episodes: int
+    steps: int
+    units: int | None
+    observations: dict[str, dict[str, float]]
+    terminated: int
+    truncated: int
+    final_states: int
+    lengths: Spread
+    returns: Spread
+    rewards: Spread
+    actions: tuple[ActionSummary, ...]
+    propensities: Spread | None
+    whole_distributions: bool
+    legal_masks: bool
+    fingerprint: str
+
+    def to_dict(self) -> dict:
+        return asdict(self)
+
+
+def summarise(dataset: Dataset) -> Summary:
+    """Counts, spreads and support of a log."""
+    counts = np.bincount(dataset.actions, minlength=dataset.action_count)
+    unsupported = _unsupported(dataset)
+    observed = dataset.observations
+    return Summary(
+        episodes=dataset.episodes,
+        steps=len(dataset),
+        units=None if dataset.units is None else len(np.unique(dataset.units)),
+        observations={
+            name: {
+                "mean": float(observed[:, j].mean(dtype=float)),
+                "std": float(observed[:, j].std(dtype=float)),
+                "min": float(observed[:, j].min()),
+                "max": float(observed[:, j].max()),
+            }
+            for j, name in enumerate(dataset.observation_names)
+        },
+        terminated=int(dataset.terminated.sum()),
+        truncated=int(dataset.truncated.sum()),
+        final_states=int(dataset.has_final_observation.sum()),
+        lengths=Spread.of(dataset.lengths),
+        returns=Spread.of(dataset.returns()),
+        rewards=Spread.of(dataset.rewards),
+        actions=tuple(
+            ActionSummary(
+                action=a,
+                count=int(counts[a]),
+                share=float(counts[a] / len(dataset)),
+                unsupported_steps=None if unsupported is None else int(unsupported[a]),
+            )
+            for a in range(dataset.action_count)
+        ),
+        propensities=None if dataset.propensities is None else Spread.of(dataset.propensities),
+        whole_distributions=dataset.distributions is not None,
+        legal_masks=dataset.legal is not None,
+        fingerprint=dataset.fingerprint,
+    )
+
+
+def _unsupported(dataset: Dataset) -> np.ndarray | None:
+    if dataset.distributions is None:
+        return None
+    impossible = dataset.distributions <= 0
+    if dataset.legal is not None:
+        impossible &= dataset.legal
+    return impossible.sum(axis=0)

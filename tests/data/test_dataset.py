@@ -1,0 +1,178 @@
+"""Dataset: ragged, immutable, split by whole episodes or units."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import statewise as sw
+from logs import make
+from statewise.data.device import transitions
+
+
+def test_rows_and_episodes():
+    data = make([2, 1, 3], final=[True, False, True])
+    assert len(data) == 6
+    assert data.lengths.tolist() == [2, 1, 3]
+    assert data.time.tolist() == [0, 1, 0, 0, 1, 2]
+    assert data.episode_of_step.tolist() == [0, 0, 1, 2, 2, 2]
+    assert data.has_final_observation.tolist() == [True, False, True]
+    assert data.final_observations[0, 0] == 2
+    assert data.observations[2, 0] == 3
+    assert data.terminated.tolist() == [True, False, True]
+    assert data.truncated.tolist() == [False, True, False]
+
+
+def test_propensity_is_the_taken_actions_share_of_the_distribution():
+    data = make([4, 2])
+    for i in range(len(data)):
+        assert data.propensities[i] == data.distributions[i, data.actions[i]]
+
+
+def test_returns_against_a_loop():
+    data = make([3, 1, 5])
+    for e in range(3):
+        rewards = data.rewards[data.starts[e] : data.starts[e + 1]]
+        expected = sum(0.9**t * r for t, r in enumerate(rewards))
+        assert data.returns(0.9)[e] == pytest.approx(expected, rel=1e-12)
+
+
+def test_it_cannot_be_changed():
+    data = make([2, 2])
+    with pytest.raises(ValueError, match="read-only"):
+        data.rewards[0] = 5.0
+    with pytest.raises(AttributeError):
+        data.rewards = np.zeros(4)
+
+
+def test_it_prints_its_shapes():
+    text = repr(make([2, 3]))
+    assert "2 episodes, 5 steps" in text
+    assert "float64[5, 2]" in text
+    assert "1 terminated, 1 truncated" in text
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=3, max_size=20),
+    fractions=st.sampled_from([(0.7,), (0.5,), (0.1,), (0.95,), (0.5, 0.25), (0.34, 0.33)]),
+    seed=st.integers(0, 5),
+)
+def test_split_parts_hold_every_episode_once(lengths, fractions, seed):
+    data = make(lengths)
+    parts = data.split(*fractions, seed=seed)
+    assert len(parts) == len(fractions) + 1
+    assert all(part.episodes >= 1 for part in parts)
+    assert sorted(np.concatenate([part.episode_ids for part in parts])) == list(range(len(lengths)))
+    for part in parts:
+        for e, original in enumerate(part.episode_ids):
+            rows = slice(data.starts[original], data.starts[original + 1])
+            np.testing.assert_array_equal(
+                part.observations[part.starts[e] : part.starts[e + 1]], data.observations[rows]
+            )
+            np.testing.assert_array_equal(part.final_observations[e], data.final_observations[original])
+
+
+def test_split_keeps_units_whole():
+    units = [e // 3 for e in range(30)]
+    train, held_out = make([2] * 30, units=units).split(0.7, seed=1)
+    assert not set(train.units) & set(held_out.units)
+    assert len(set(train.units)) == 7
+
+
+def test_split_of_too_few_is_refused():
+    with pytest.raises(ValueError, match="1 units cannot be split into 2 parts"):
+        make([2, 2], units=["p", "p"]).split(0.5)
+    with pytest.raises(ValueError, match="sum to less than 1"):
+        make([2, 2]).split(0.6, 0.6)
+
+
+def test_take_may_repeat():
+    data = make([2, 1, 3])
+    twice = data.take(np.array([2, 2, 0]))
+    assert twice.lengths.tolist() == [3, 3, 2]
+    np.testing.assert_array_equal(twice.rewards[:3], data.rewards[3:6])
+    np.testing.assert_array_equal(twice.rewards[3:6], data.rewards[3:6])
+
+
+def test_padded_has_every_row_once():
+    data = make([2, 1, 3], final=[True, False, True])
+    padded = data.padded(horizon=4)
+    assert padded.observations.shape == (3, 5, 2)
+    assert padded.valid.sum(axis=1).tolist() == [2, 1, 3]
+    for e in range(3):
+        for t in range(data.lengths[e]):
+            i = data.starts[e] + t
+            np.testing.assert_allclose(padded.observations[e, t], data.observations[i], rtol=1e-6)
+            assert padded.actions[e, t] == data.actions[i]
+            np.testing.assert_allclose(padded.propensities[e, t], data.propensities[i], rtol=1e-6)
+            assert bool(padded.terminated[e, t]) == bool(t == data.lengths[e] - 1 and data.terminated[e])
+    np.testing.assert_allclose(padded.observations[0, 2], data.final_observations[0], rtol=1e-6)
+    np.testing.assert_allclose(padded.observations[1, 1], data.observations[2], rtol=1e-6)
+    with pytest.raises(ValueError, match="shorter than the longest episode"):
+        data.padded(horizon=2)
+
+
+def test_transitions_link_each_row_to_its_next_state():
+    data = make([2, 1, 3], final=[True, False, True])
+    rows = transitions(data)
+    following = np.asarray(rows.states)[np.asarray(rows.next_state)][:, 0]
+    # the first column counts logged states; the second episode's final state is not logged, so its last repeats
+    assert following.tolist() == [1, 2, 3, 5, 6, 7]
+    assert rows.ends.tolist() == [False, True, True, False, False, True]
+    assert rows.terminated.tolist() == [False, True, False, False, False, True]
+    assert rows.next_known.tolist() == [True, True, False, True, True, True]
+    assert rows.initial.tolist() == [0, 2, 3]
+
+
+def test_missing_propensities_are_never_made_up():
+    data = make([30])
+    without = sw.load(_frame_without_propensities(data), propensity="estimate")
+    with pytest.raises(ValueError, match="--propensity estimate"):
+        transitions(without)
+
+
+def _frame_without_propensities(data):
+    from statewise.data.table import to_frame
+
+    frame = to_frame(data.take(np.array([0, 0])))
+    return frame.drop([name for name in frame.columns if name.startswith("propensity")]).with_columns(
+        episode=np.repeat([0, 1], 31)
+    )
+
+
+def test_ragged_columns_are_refused_in_words():
+    with pytest.raises(sw.LogError, match=r"rewards: 1 entries for 2 actions \(episode 0\)"):
+        sw.Dataset.from_episodes(
+            observations=[[[0.0], [1.0]]],
+            actions=[[0, 1]],
+            rewards=[[1.0]],
+            propensities=[[0.5, 0.5]],
+            terminated=[True],
+        )
+    with pytest.raises(sw.LogError, match="neither propensities nor distributions"):
+        sw.Dataset.from_episodes(observations=[[[0.0]]], actions=[[0]], rewards=[[1.0]], terminated=[True])
+
+
+def test_d3rlpy_arrays_round_trip():
+    data = make([2, 1, 3], final=[False] * 3)
+    arrays = sw.to_arrays(data)
+    assert arrays["terminals"].tolist() == [False, True, False, False, False, True]
+    assert arrays["timeouts"].tolist() == [False, False, True, False, False, False]
+    back = sw.from_arrays(**arrays)
+    np.testing.assert_array_equal(back.starts, data.starts)
+    np.testing.assert_array_equal(back.observations, data.observations)
+    np.testing.assert_array_equal(back.terminated, data.terminated)
+    np.testing.assert_array_equal(back.propensities, data.propensities)
+
+
+def test_d3rlpy_arrays_that_stop_midway_are_an_episode_cut_off():
+    back = sw.from_arrays(
+        np.zeros((4, 1)) + np.arange(4)[:, None],
+        [0, 1, 0, 1],
+        [0.0] * 4,
+        [0, 1, 0, 0],
+        propensities=[0.5] * 4,
+    )
+    assert back.lengths.tolist() == [2, 2]
+    assert back.terminated.tolist() == [True, False]

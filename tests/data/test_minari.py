@@ -1,0 +1,42 @@
+"""Minari data sets, written and read by Minari itself."""
+
+import numpy as np
+import pytest
+
+import statewise as sw
+from logs import make
+
+minari = pytest.importorskip("minari")
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+
+
+@pytest.mark.filterwarnings("ignore")  # Minari warns of metadata that a test has no use for
+def test_round_trip():
+    log = make([2, 1, 3])
+    sw.to_minari(log, "tests/log-v0")
+    for source in ("minari:tests/log-v0", minari.load_dataset("tests/log-v0")):
+        back = sw.load(source)
+        for name in (
+            "observations",
+            "actions",
+            "rewards",
+            "propensities",
+            "starts",
+            "terminated",
+            "final_observations",
+        ):
+            np.testing.assert_array_equal(getattr(back, name), getattr(log, name), err_msg=name)
+        assert back.action_count == log.action_count
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_missing_propensities_are_an_error_that_names_the_way_out():
+    log = make([2, 1, 3])
+    without = sw.to_minari(sw.Dataset(**{**vars(log), "propensities": None}), "tests/bare-v0")
+    with pytest.raises(sw.LogError, match="uniform=True"):
+        sw.load(without)
+    assert (sw.from_minari(without, uniform=True).propensities == 1 / 3).all()
