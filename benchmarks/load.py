@@ -77,7 +77,8 @@ def main() -> None:
     polars = min((pair[0] for pair in runs), key=lambda run: run["seconds"])
     ours = min((pair[1] for pair in runs), key=lambda run: run["seconds"])
     for name, run in (("polars.read_parquet", polars), ("statewise.load", ours)):
-        print(f"{name:20s} {run['seconds']:6.2f} s   peak {run['peak'] / 2**20:7.0f} MiB   holds {run['size'] / 2**20:6.0f} MiB")
+        peak, size = run["peak"] / 2**20, run["size"] / 2**20
+        print(f"{name:20s} {run['seconds']:6.2f} s   peak {peak:7.0f} MiB   holds {size:6.0f} MiB")
     print(f"time: {ours['seconds'] / polars['seconds']:.2f} × polars (goal: at most 3)")
     print(f"peak memory: {ours['peak'] / ours['size']:.2f} × the arrays (goal: at most 3)")
 

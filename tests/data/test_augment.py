@@ -1,12 +1,13 @@
 """The augmented problem, its smoothed log, padding, renewal and scaling, against exact answers."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import statewise as sw
-from statewise.data.augment import ABSORBED, Scaler, pad, regenerate, smooth
-from statewise.data.device import transitions
+from statewise.data.augment import ABSORBED, Scaler, pad, smooth
+from statewise.data.device import device_log
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP, with_absorbing
 
@@ -166,36 +167,26 @@ def test_padding_repeats_the_terminal_state():
     with pytest.raises(ValueError, match="shorter than the longest"):
         pad(log, horizon=1)
     # rows on padding lead to padding: their states are worth nothing
-    rows = transitions(data)
-    assert rows.live[rows.next_state].tolist() == [
-        True,
-        False,
-        False,
-        False,
-        True,
-        True,
-        False,
-        False,
-        False,
-        False,
-    ]
+    rows = device_log(data, discount=1.0).rows.take(jnp.arange(len(data)))
+    assert rows.onward.tolist() == [1, 0, 0, 0, 1, 0, 0, 0, 0, 0]
 
 
 def test_renewal_leads_each_end_to_a_fresh_start_and_leaves_the_rest():
     mdp = TabularMDP.random(states=4, actions=2, seed=1, termination=0.3)
-    log = collect_tabular(mdp, np.full((4, 2), 0.5), episodes=3000, horizon=50, seed=2)
-    rows = transitions(log)
-    following = np.asarray(regenerate(rows, jax.random.key(0)))
-    ends = np.asarray(rows.ends)
-    np.testing.assert_array_equal(following[~ends], np.asarray(rows.next_state)[~ends])
-    assert np.isin(following[ends], np.asarray(rows.initial)).all()
-    shares = np.asarray(rows.states)[following[ends]].mean(axis=0)
-    deviation = np.sqrt(mdp.initial * (1 - mdp.initial) / ends.sum())
+    data = collect_tabular(mdp, np.full((4, 2), 0.5), episodes=3000, horizon=50, seed=2)
+    log = device_log(data, discount=1.0)
+    rows = log.rows.take(jnp.arange(len(data)))
+    following = np.asarray(log.renewed(jax.random.key(0), rows))
+    last = np.asarray(rows.last) > 0
+    assert last.sum() == 3000
+    np.testing.assert_array_equal(following[~last], data.observations[1:][~last[:-1]])
+    shares = following[last].mean(axis=0)
+    deviation = np.sqrt(mdp.initial * (1 - mdp.initial) / last.sum())
     assert (np.abs(shares - mdp.initial) < 6 * deviation).all()
 
 
 def test_renewal_chain_has_the_visits_ratio_as_its_stationary_ratio():
-    """The claim behind `regenerate`, exactly: P_π with its missing mass sent to p₀ is stationary at v_π / Σv_π."""
+    """The claim behind `renewed`, exactly: P_π with its missing mass sent to p₀ is stationary at v_π / Σv_π."""
     mdp = TabularMDP.random(states=6, actions=2, seed=5, termination=0.1)
     policy = np.random.default_rng(0).dirichlet(np.ones(2), size=6)
     renewal = mdp.chain(policy) + np.outer(1 - mdp.chain(policy).sum(axis=1), mdp.initial)

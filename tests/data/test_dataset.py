@@ -1,5 +1,7 @@
 """Dataset: ragged, immutable, split by whole episodes or units."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 import statewise as sw
 from logs import make
-from statewise.data.device import transitions
+from statewise.data.device import device_log
 
 
 def test_rows_and_episodes():
@@ -113,23 +115,41 @@ def test_padded_has_every_row_once():
         data.padded(horizon=2)
 
 
-def test_transitions_link_each_row_to_its_next_state():
+def test_rows_lead_to_their_next_states():
     data = make([2, 1, 3], final=[True, False, True])
-    rows = transitions(data)
-    following = np.asarray(rows.states)[np.asarray(rows.next_state)][:, 0]
+    rows = device_log(data, discount=0.9).rows.take(jnp.arange(6))
     # the first column counts logged states; the second episode's final state is not logged, so its last repeats
-    assert following.tolist() == [1, 2, 3, 5, 6, 7]
-    assert rows.ends.tolist() == [False, True, True, False, False, True]
-    assert rows.terminated.tolist() == [False, True, False, False, False, True]
-    assert rows.next_known.tolist() == [True, True, False, True, True, True]
-    assert rows.initial.tolist() == [0, 2, 3]
+    assert rows.next_state[:, 0].tolist() == [1, 2, 3, 5, 6, 7]
+    assert rows.last.tolist() == [0, 1, 1, 0, 0, 1]
+    assert rows.onward.tolist() == [1, 0, 0, 1, 1, 0]
+    assert rows.usable.tolist() == [1, 1, 0, 1, 1, 1]
+    assert rows.action.tolist() == data.actions.tolist()
+    np.testing.assert_allclose(rows.reward, data.rewards, rtol=1e-6)
+    np.testing.assert_allclose(rows.propensity, data.propensities, rtol=1e-6)
+
+
+def test_truncated_rows_with_a_logged_final_state_go_on():
+    rows = device_log(make([2, 2]), discount=0.9).rows.take(jnp.arange(4))
+    assert rows.onward.tolist() == [1, 0, 1, 1]
+    assert rows.usable.tolist() == [1, 1, 1, 1]
+
+
+def test_whole_episodes_are_drawn_with_their_masks():
+    data = make([2, 1, 4])
+    rows, valid = device_log(data, discount=0.9).draw_episodes(jax.random.key(0), 50)
+    lengths = np.asarray(valid).sum(axis=1)
+    assert set(lengths) == {2, 1, 4}
+    for e in range(50):
+        first = {2: 0, 1: 2, 4: 3}[int(lengths[e])]
+        seen = rows.state[e, : lengths[e], 0]
+        np.testing.assert_allclose(seen, data.observations[first : first + lengths[e], 0])
 
 
 def test_missing_propensities_are_never_made_up():
     data = make([30])
     without = sw.load(_frame_without_propensities(data), propensity="estimate")
     with pytest.raises(ValueError, match="--propensity estimate"):
-        transitions(without)
+        device_log(without, discount=0.9)
 
 
 def _frame_without_propensities(data):

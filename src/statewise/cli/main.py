@@ -37,9 +37,7 @@ def group() -> None:
 def main() -> None:
     """Runs the command line; what the user can mend ends with a sentence and exit code 2, never a traceback."""
     try:
-        group.main(standalone_mode=False)
-    except click.exceptions.Exit as finished:
-        sys.exit(finished.exit_code)
+        sys.exit(group.main(standalone_mode=False))  # None, or the code a command ended with
     except click.UsageError as error:
         error.show()
         sys.exit(2)

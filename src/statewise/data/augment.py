@@ -1,4 +1,4 @@
-"""What the paper's section 3 does to a log before learning: the absorbing state, padding, renewal, scaling.
+"""What the paper's section 3 does to a log before learning: the absorbing state, padding, scaling.
 
 An *absorbing* state stands for all that the behaviour policy cannot reach: an action that it never takes in a
 state leads there, and nothing is ever earned there. A policy's value in that augmented world is never above
@@ -10,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int
 
 from statewise.data.dataset import Dataset
-from statewise.data.device import Transitions
 
 ABSORBED = "absorbed"  # the observation column that is 1 in the absorbing state and 0 elsewhere
 
@@ -114,16 +112,6 @@ def pad(dataset: Dataset, horizon: int, seed: int = 0) -> Dataset:
     filler = np.where(known, dataset.final_observations, dataset.observations[last])
     usual = None if dataset.distributions is None else dataset.distributions[last]
     return _extend(dataset, dataset.lengths, total, filler, short, usual, np.random.default_rng(seed))
-
-
-def regenerate(rows: Transitions, key: Key[Array, ""]) -> Int[Array, " steps"]:
-    """The renewal chain of an episodic log: each episode's end leads to a fresh initial state.
-
-    Returns the next state of each row. The chain's stationary ratio is the ratio of expected visits per episode,
-    Σₜ P(sₜ = s | π) / Σₜ P(sₜ = s | μ), up to its scale: what the gradient of an episodic return needs.
-    """
-    fresh = jax.random.randint(key, rows.next_state.shape, 0, rows.initial.shape[0])
-    return jax.numpy.where(rows.ends, rows.initial[fresh], rows.next_state)
 
 
 def _shift(dataset: Dataset) -> float:

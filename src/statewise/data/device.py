@@ -1,19 +1,21 @@
-"""A Dataset as device arrays: padded episodes for recursions over time, flat transitions for mini-batches."""
+"""A Dataset as device arrays: padded episodes for recursions over time, one table of rows for mini-batches."""
 
 from __future__ import annotations
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from statewise.data.dataset import Dataset
+from statewise.data.sampling import RowSampler, row_sampler
 
 
 class Padded(eqx.Module):
     """Episodes of one length with a mask; entries that are not `valid` are zeros (actions: 0, propensities: 1)."""
 
-    observations: Float[Array, "episodes horizon_and_one features"]  # the state after the last step: final, or repeated
+    observations: Float[Array, "episodes horizon_and_one features"]  # after the last step: final, or repeated
     actions: Int[Array, "episodes horizon"]
     rewards: Float[Array, "episodes horizon"]
     propensities: Float[Array, "episodes horizon"]
@@ -22,25 +24,143 @@ class Padded(eqx.Module):
     legal: Bool[Array, "episodes horizon actions"]
 
 
-class Transitions(eqx.Module):
-    """Every decision as one row; `states` holds all decisions' states first, then the final ones.
+class Rows(eqx.Module):
+    """Decisions in a batch of any shape.
 
-    Row i goes from `states[i]` to `states[next_state[i]]`.
+    `onward` is 1 where the next state's value counts: not after a terminal step, nor into padding. `usable` is 0 where
+    an episode was cut off and the state it was cut off in is not logged: nothing is known of what followed.
     """
 
-    states: Float[Array, "states features"]
-    next_state: Int[Array, " steps"]
-    actions: Int[Array, " steps"]
-    rewards: Float[Array, " steps"]
-    propensities: Float[Array, " steps"]
-    time: Int[Array, " steps"]
-    ends: Bool[Array, " steps"]  # the last decision of its episode
-    terminated: Bool[Array, " steps"]  # … and the world ended it: nothing follows
-    next_known: Bool[Array, " steps"]  # False where an episode was cut off and its final state is not logged
-    live: Bool[Array, " states"]  # False on padding and on the absorbing state: they are worth 0
-    legal: Bool[Array, "states actions"]
-    initial: Int[Array, " episodes"]  # the first row of each episode
-    action_count: int = eqx.field(static=True)
+    index: Int[Array, "*batch"]  # which row of the log
+    state: Float[Array, "*batch features"]
+    next_state: Float[Array, "*batch features"]
+    action: Int[Array, "*batch"]
+    reward: Float[Array, "*batch"]
+    propensity: Float[Array, "*batch"]
+    onward: Float[Array, "*batch"]
+    usable: Float[Array, "*batch"]
+    live: Float[Array, "*batch"]
+    last: Float[Array, "*batch"]  # 1 on an episode's last decision
+    legal: Bool[Array, "*batch actions"] | None  # None: every action is legal in every state
+
+
+SCALARS = ("action", "reward", "propensity", "onward", "usable", "live", "last")
+
+
+class RowTable(eqx.Module):
+    """All rows side by side in one matrix, so that drawing a mini-batch is one gather of whole lines."""
+
+    table: Float[Array, "steps width"]
+    features: int = eqx.field(static=True)
+    masked: bool = eqx.field(static=True)
+
+    def take(self, index: Int[Array, "*batch"]) -> Rows:
+        lines = self.table.at[index].get(mode="promise_in_bounds")
+        f = self.features
+        scalars = dict(zip(SCALARS, jnp.moveaxis(lines[..., 2 * f : 2 * f + len(SCALARS)], -1, 0), strict=True))
+        return Rows(
+            index=index,
+            state=lines[..., :f],
+            next_state=lines[..., f : 2 * f],
+            **scalars | {"action": scalars["action"].astype(jnp.int32)},
+            legal=lines[..., 2 * f + len(SCALARS) :] > 0 if self.masked else None,
+        )
+
+
+class DeviceLog(eqx.Module):
+    """What a learner draws from: the rows, and how to draw them."""
+
+    rows: RowTable
+    uniform: RowSampler
+    discounted: RowSampler
+    starts: Int[Array, " episodes"]  # the first row of each episode
+    lengths: Int[Array, " episodes"]
+    terminal: Int[Array, " terminated"]  # the last rows of the episodes that the world ended
+    discount: Float[Array, ""]
+    scale: Float[Array, ""]  # of the values that returns take in the log; 1 leaves rewards as they are
+    first_share: Float[Array, ""]  # P(t = −1) where t = −1, 0, 1, … is drawn with probability ∝ γᵗ⁺¹
+    horizon: int = eqx.field(static=True)
+
+    def draw(self, key: Key[Array, ""], count: int, discounted: bool = False) -> Rows:
+        """Single decisions, uniformly or by d̂_γ."""
+        sampler = self.discounted if discounted else self.uniform
+        return self.rows.take(sampler.draw(key, count))
+
+    def draw_initial(self, key: Key[Array, ""], count: int) -> Float[Array, "count features"]:
+        episode = jax.random.randint(key, (count,), 0, self.starts.shape[0])
+        return self.rows.take(self.starts[episode]).state
+
+    def draw_terminal(self, key: Key[Array, ""], count: int) -> Float[Array, "count features"]:
+        """States in which episodes ended."""
+        which = jax.random.randint(key, (count,), 0, self.terminal.shape[0])
+        return self.rows.take(self.terminal[which]).next_state
+
+    def renewed(self, key: Key[Array, ""], rows: Rows) -> Float[Array, "count features"]:
+        """Next states on the renewal chain: each episode's end leads to a fresh initial state.
+
+        The chain's stationary ratio is the ratio of expected visits per episode, Σₜ P(sₜ=s|π) / Σₜ P(sₜ=s|μ), up to
+        its scale: what the gradient of an episodic return needs.
+        """
+        fresh = self.draw_initial(key, rows.last.shape[0])
+        return jnp.where(rows.last[:, None] > 0, fresh, rows.next_state)
+
+    def draw_episodes(self, key: Key[Array, ""], count: int) -> tuple[Rows, Bool[Array, "count horizon"]]:
+        """Whole episodes, filled up to the horizon by repeating their last row, and which entries are real."""
+        episode = jax.random.randint(key, (count,), 0, self.starts.shape[0])
+        time = jnp.arange(self.horizon)[None, :]
+        length = self.lengths[episode][:, None]
+        return self.rows.take(self.starts[episode][:, None] + jnp.minimum(time, length - 1)), time < length
+
+
+def device_log(dataset: Dataset, discount: float, scale: float = 1.0) -> DeviceLog:
+    """Puts a Dataset, its observations scaled, on the device."""
+    later = discount * float(np.sum(float(discount) ** dataset.time))
+    return DeviceLog(
+        rows=row_table(dataset),
+        uniform=row_sampler(dataset, 1.0),
+        discounted=row_sampler(dataset, discount),
+        starts=jnp.asarray(dataset.starts[:-1], dtype=jnp.int32),
+        lengths=jnp.asarray(dataset.lengths, dtype=jnp.int32),
+        terminal=jnp.asarray(
+            (dataset.starts[1:] - 1)[dataset.terminated & dataset.has_final_observation], dtype=jnp.int32
+        ),
+        discount=jnp.asarray(discount, dtype=jnp.float32),
+        scale=jnp.asarray(scale, dtype=jnp.float32),
+        first_share=jnp.asarray(dataset.episodes / (dataset.episodes + later), dtype=jnp.float32),
+        horizon=int(dataset.lengths.max()),
+    )
+
+
+def row_table(dataset: Dataset) -> RowTable:
+    """Every decision as one line: state, next state, scalars, legal mask."""
+    steps, last = len(dataset), dataset.starts[1:] - 1
+    live = np.ones(steps, dtype=bool) if dataset.live is None else dataset.live
+    next_live = np.append(live[1:], True)
+    next_live[last] = live[last]  # a padded episode ends in padding
+    known = np.ones(steps, dtype=bool)
+    known[last] = dataset.has_final_observation
+    ends, terminated = np.zeros(steps, dtype=bool), np.zeros(steps, dtype=bool)
+    ends[last], terminated[last] = True, dataset.terminated
+    scalars = {
+        "action": dataset.actions,
+        "reward": dataset.rewards,
+        "propensity": propensities_of(dataset),
+        "onward": known & next_live & ~terminated,
+        "usable": known | terminated,
+        "live": live,
+        "last": ends,
+    }
+    features = dataset.observations.shape[1]
+    width = 2 * features + len(SCALARS) + (dataset.action_count if dataset.legal is not None else 0)
+    table = np.empty((steps, width), dtype=np.float32)
+    table[:, :features] = dataset.observations
+    table[:-1, features : 2 * features] = dataset.observations[1:]
+    table[last, features : 2 * features] = after_last(dataset)
+    for j, name in enumerate(SCALARS):
+        table[:, 2 * features + j] = scalars[name]
+    if dataset.legal is not None:
+        table[:, 2 * features + len(SCALARS) :] = dataset.legal
+    return RowTable(jnp.asarray(table), features, dataset.legal is not None)
 
 
 def pad_to_device(dataset: Dataset, horizon: int | None = None) -> Padded:
@@ -52,71 +172,36 @@ def pad_to_device(dataset: Dataset, horizon: int | None = None) -> Padded:
     where = (dataset.episode_of_step, dataset.time)
     shape = (dataset.episodes, horizon)
 
-    def scatter(values: np.ndarray, empty, dtype) -> np.ndarray:
+    def scatter(values: np.ndarray, empty, dtype) -> Array:
         out = np.full(shape + values.shape[1:], empty, dtype=dtype)
         out[where] = values
-        return out
+        return jnp.asarray(out)
 
     observations = np.zeros((dataset.episodes, horizon + 1, dataset.observations.shape[1]), dtype=np.float32)
     observations[where] = dataset.observations
-    last = dataset.starts[1:] - 1
-    known = dataset.has_final_observation
-    after = np.where(known[:, None], dataset.final_observations, dataset.observations[last])
-    observations[np.arange(dataset.episodes), dataset.lengths] = after
+    observations[np.arange(dataset.episodes), dataset.lengths] = after_last(dataset)
     ends = np.zeros(len(dataset), dtype=bool)
-    ends[last] = dataset.terminated
-    legal = _legal(dataset)
+    ends[dataset.starts[1:] - 1] = dataset.terminated
+    legal = np.ones((len(dataset), dataset.action_count), dtype=bool) if dataset.legal is None else dataset.legal
     return Padded(
         observations=jnp.asarray(observations),
-        actions=jnp.asarray(scatter(dataset.actions, 0, np.int32)),
-        rewards=jnp.asarray(scatter(dataset.rewards, 0, np.float32)),
-        propensities=jnp.asarray(scatter(_propensities(dataset), 1, np.float32)),
-        terminated=jnp.asarray(scatter(ends, False, bool)),
-        valid=jnp.asarray(scatter(np.ones(len(dataset), dtype=bool), False, bool)),
-        legal=jnp.asarray(scatter(legal, True, bool)),
+        actions=scatter(dataset.actions, 0, np.int32),
+        rewards=scatter(dataset.rewards, 0, np.float32),
+        propensities=scatter(propensities_of(dataset), 1, np.float32),
+        terminated=scatter(ends, False, bool),
+        valid=scatter(np.ones(len(dataset), dtype=bool), False, bool),
+        legal=scatter(legal, True, bool),
     )
 
 
-def transitions(dataset: Dataset) -> Transitions:
-    """Every decision of a Dataset as a row on the device, observations as they are (scale them first)."""
-    steps, last = len(dataset), dataset.starts[1:] - 1
-    known = dataset.has_final_observation
-    next_state = np.arange(1, steps + 1)
-    next_state[last] = steps + np.arange(dataset.episodes)
-    after = np.where(known[:, None], dataset.final_observations, dataset.observations[last])
-    ends, terminated, next_known = (np.zeros(steps, dtype=bool) for _ in range(3))
-    ends[last] = True
-    terminated[last] = dataset.terminated
-    next_known[:] = True
-    next_known[last] = known | dataset.terminated
-    live = np.ones(steps, dtype=bool) if dataset.live is None else dataset.live
-    # a padded episode ends in padding; any other final state is live unless the world ended there
-    final_live = live[last] & ~dataset.terminated
-    legal = _legal(dataset)
-    return Transitions(
-        states=jnp.asarray(np.concatenate([dataset.observations, after]), dtype=jnp.float32),
-        next_state=jnp.asarray(next_state, dtype=jnp.int32),
-        actions=jnp.asarray(dataset.actions),
-        rewards=jnp.asarray(dataset.rewards, dtype=jnp.float32),
-        propensities=jnp.asarray(_propensities(dataset), dtype=jnp.float32),
-        time=jnp.asarray(dataset.time, dtype=jnp.int32),
-        ends=jnp.asarray(ends),
-        terminated=jnp.asarray(terminated),
-        next_known=jnp.asarray(next_known),
-        live=jnp.asarray(np.concatenate([live, final_live])),
-        legal=jnp.asarray(np.concatenate([legal, np.ones((dataset.episodes, dataset.action_count), dtype=bool)])),
-        initial=jnp.asarray(dataset.starts[:-1], dtype=jnp.int32),
-        action_count=dataset.action_count,
-    )
+def after_last(dataset: Dataset) -> Float[np.ndarray, "episodes features"]:
+    """The state after each episode's last decision: the logged final state, or the last one again."""
+    known = dataset.has_final_observation[:, None]
+    return np.where(known, dataset.final_observations, dataset.observations[dataset.starts[1:] - 1])
 
 
-def _legal(dataset: Dataset) -> np.ndarray:
-    if dataset.legal is not None:
-        return dataset.legal
-    return np.ones((len(dataset), dataset.action_count), dtype=bool)
-
-
-def _propensities(dataset: Dataset) -> np.ndarray:
+def propensities_of(dataset: Dataset) -> Float[np.ndarray, " steps"]:
+    """The logged propensities; a log without them is refused, never completed."""
     if dataset.propensities is None:
         raise ValueError("the log holds no propensities: estimate them first (--propensity estimate), or log them")
     return dataset.propensities

@@ -23,7 +23,7 @@ class RowSampler(eqx.Module):
     cumulative: Float[Array, " horizon"]
     reach: Int[Array, " horizon"]
     starts: Int[Array, " episodes"]
-    steps: int = eqx.field(static=True)
+    steps: Int[Array, ""]
     uniform: bool = eqx.field(static=True)
 
     def draw(self, key: Key[Array, ""], count: int) -> Int[Array, " count"]:
@@ -46,6 +46,6 @@ def row_sampler(dataset: Dataset, discount: float = 1.0) -> RowSampler:
         cumulative=jnp.asarray(np.cumsum(weight) / weight.sum(), dtype=jnp.float32),
         reach=jnp.asarray(reach, dtype=jnp.int32),
         starts=jnp.asarray(dataset.starts[:-1][by_length], dtype=jnp.int32),
-        steps=len(dataset),
+        steps=jnp.asarray(len(dataset), dtype=jnp.int32),
         uniform=discount == 1.0,
     )

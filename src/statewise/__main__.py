@@ -1,0 +1,3 @@
+from statewise.cli import main
+
+main()

@@ -1,0 +1,80 @@
+"""Logs of simulated decisions, as anyone's log would come: nothing of the simulator but what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from jaxtyping import Float
+
+from statewise.data.dataset import Dataset
+from statewise.domains.simulate import Act, Domain, Rollout, episode_keys, rollout
+from statewise.domains.tabular import TabularMDP
+
+CHUNK = 64  # episodes between two reports of progress
+
+
+def collect(
+    domain: Domain,
+    behaviour: Act,
+    episodes: int,
+    seed: int,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Dataset:
+    """Runs `behaviour` for whole episodes; the same seed gives the same log, and a longer one starts the same."""
+    keys = episode_keys(seed, episodes)
+    observations, actions, rewards, distributions, terminated = [], [], [], [], []
+    for first in range(0, episodes, CHUNK):
+        played = rollout(domain, behaviour, keys[first : first + CHUNK])
+        for seen, taken, earned, chances, ended in _episodes(played):
+            observations.append(seen)
+            actions.append(taken)
+            rewards.append(earned)
+            distributions.append(chances)
+            terminated.append(ended)
+        progress(len(actions))
+    return Dataset.from_episodes(
+        observations=observations,
+        actions=actions,
+        rewards=rewards,
+        distributions=distributions,
+        terminated=terminated,
+        observation_names=domain.observation_names,
+        action_count=len(domain.action_names),
+    )
+
+
+def collect_tabular(
+    mdp: TabularMDP, policy: Float[np.ndarray, "states actions"], episodes: int, horizon: int, seed: int
+) -> Dataset:
+    """A log of a finite problem; observation s is 1 in state s and 0 in the others."""
+    rows = mdp.sample(policy, episodes, horizon, seed)
+    starts = np.append(np.flatnonzero(rows["step"] == 0), len(rows["step"]))
+    last = starts[1:] - 1
+    states, actions = mdp.rewards.shape
+    one_hot = np.eye(states, dtype=np.float32)
+    return Dataset(
+        observations=one_hot[rows["state"]],
+        actions=rows["action"].astype(np.int32),
+        rewards=rows["reward"],
+        propensities=rows["propensity"],
+        distributions=rows["probabilities"],
+        starts=starts,
+        terminated=rows["terminated"][last],
+        final_observations=one_hot[rows["next_state"][last]],
+        action_count=actions,
+        observation_names=tuple(f"state_{s}" for s in range(states)),
+        episode_ids=np.arange(episodes),
+    )
+
+
+def _episodes(played: Rollout) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool]]:
+    """Cuts each episode at its end; its observations keep the final state."""
+    for e, steps in enumerate(played.valid.sum(axis=1)):
+        yield (
+            played.observations[e, : steps + 1],
+            played.actions[e, :steps],
+            played.rewards[e, :steps],
+            played.probabilities[e, :steps].astype(np.float64),
+            bool(played.terminated[e].any()),
+        )

@@ -1,0 +1,48 @@
+"""The RBF kernel, its bandwidth, and its random Fourier features."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+
+def rbf(
+    left: Float[Array, "n features"], right: Float[Array, "m features"], bandwidth: Float[Array, ""] | float
+) -> Float[Array, "n m"]:
+    """k(x,y) = exp(−‖x − y‖² / 2h²)."""
+    products = left @ right.T
+    squared = jnp.sum(left**2, axis=1)[:, None] + jnp.sum(right**2, axis=1)[None, :] - 2 * products
+    return jnp.exp(-jnp.maximum(squared, 0.0) / (2 * bandwidth**2))
+
+
+def median_distance(points: Float[np.ndarray, "n features"], most: int = 1000, seed: int = 0) -> float:
+    """The median distance between different points, over a sample where there are many."""
+    if len(points) > most:
+        points = points[np.random.default_rng(seed).choice(len(points), most, replace=False)]
+    points = np.asarray(points, dtype=np.float64)
+    squared = np.sum(points**2, axis=1)
+    distances = np.sqrt(np.maximum(squared[:, None] + squared[None, :] - 2 * points @ points.T, 0))
+    median = float(np.median(distances[np.triu_indices(len(points), k=1)])) if len(points) > 1 else 1.0
+    return median if median > 0 else 1.0
+
+
+class FourierFeatures(eqx.Module):
+    """φ(x) = (1, √(2/m) cos(Ωx + b)) with φ(x)·φ(y) ≈ 1 + k(x,y). Rahimi & Recht (2007)."""
+
+    frequencies: Float[Array, "inputs features"]
+    phases: Float[Array, " features"]
+
+    def __call__(self, inputs: Float[Array, "n inputs"]) -> Float[Array, "n features_and_one"]:
+        angles = inputs @ self.frequencies + jnp.broadcast_to(self.phases, (inputs.shape[0], self.phases.shape[0]))
+        waves = jnp.sqrt(2 / self.phases.shape[0]) * jnp.cos(angles)
+        return jnp.concatenate([jnp.ones((inputs.shape[0], 1)), waves], axis=1)
+
+
+def fourier_features(key: Key[Array, ""], inputs: int, features: int, bandwidth: float) -> FourierFeatures:
+    """Random features of the RBF kernel of that bandwidth, and a constant."""
+    frequency_key, phase_key = jax.random.split(key)
+    return FourierFeatures(
+        frequencies=jax.random.normal(frequency_key, (inputs, features)) / bandwidth,
+        phases=jax.random.uniform(phase_key, (features,), maxval=2 * np.pi),
+    )

@@ -1,0 +1,36 @@
+"""Small networks: layers of weights and biases with relu between them."""
+
+from itertools import pairwise
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+
+class Network(eqx.Module):
+    """x ↦ W_L·relu(… relu(x·W_1 + b_1) …) + b_L, for one input or any batch of them."""
+
+    weights: tuple[Float[Array, "_ _"], ...]
+    biases: tuple[Float[Array, " _"], ...]
+
+    def __call__(self, inputs: Float[Array, "*batch features"]) -> Float[Array, "*batch outputs"]:
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            inputs = jax.nn.relu(_affine(inputs, weight, bias))
+        return _affine(inputs, self.weights[-1], self.biases[-1])
+
+
+def _affine(inputs: Array, weight: Array, bias: Array) -> Array:
+    return inputs @ weight + jnp.broadcast_to(bias, (*inputs.shape[:-1], bias.shape[0]))
+
+
+def initial_network(key: Key[Array, ""], sizes: tuple[int, ...], last_scale: float = 1.0) -> Network:
+    """Weights and biases uniform on ±1/√inputs, PyTorch's usual start; the last layer's times `last_scale`."""
+    shapes = list(pairwise(sizes))
+    weights, biases = [], []
+    for i, (inputs, outputs) in enumerate(shapes):
+        weight_key, bias_key = jax.random.split(jax.random.fold_in(key, i))
+        bound = inputs**-0.5 * (last_scale if i == len(shapes) - 1 else 1.0)
+        weights.append(jax.random.uniform(weight_key, (inputs, outputs), minval=-bound, maxval=bound))
+        biases.append(jax.random.uniform(bias_key, (outputs,), minval=-bound, maxval=bound))
+    return Network(tuple(weights), tuple(biases))

@@ -1,0 +1,96 @@
+"""The command line as a stranger meets it: sentences, exit codes, no tracebacks."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from logs import make
+
+
+def statewise(*arguments, **options):
+    command = [sys.executable, "-m", "statewise", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.parquet"
+    make([2, 1, 3], units=["p", "q", "p"]).save(path)
+    return path
+
+
+def test_inspect_tells_what_a_log_holds(log):
+    out = statewise("inspect", log)
+    assert out.returncode == 0
+    assert "✓ log.parquet can be used" in out.stdout
+    assert "3 of 2 units" in out.stdout
+    assert "2 terminated, 1 truncated" in out.stdout
+
+
+def test_inspect_tells_the_same_to_a_machine(log):
+    told = json.loads(statewise("inspect", log, "--json").stdout)
+    assert told["usable"]
+    assert told["faults"] == []
+    summary, data = told["summary"], make([2, 1, 3])
+    assert summary["episodes"] == 3
+    assert summary["lengths"]["mean"] == 2
+    assert summary["returns"]["mean"] == pytest.approx(data.returns().mean())
+    assert [action["count"] for action in summary["actions"]] == [(data.actions == a).sum() for a in range(3)]
+
+
+def test_faults_end_with_exit_code_2_and_no_traceback(tmp_path):
+    (tmp_path / "bad.csv").write_text(
+        "episode,step,obs_a,action,reward,propensity,terminated\n1,0,1,0,1,0,0\n1,1,2,1.5,1,0.5,1\n"
+    )
+    out = statewise("inspect", tmp_path / "bad.csv")
+    assert out.returncode == 2
+    assert "cannot be used: 2 faults" in out.stdout
+    assert "propensity: 1 row holds 0 or less (line 2)" in out.stdout
+    assert "action: 1 row holds not whole numbers (line 3)" in out.stdout
+    assert "Traceback" not in out.stdout + out.stderr
+    told = json.loads(statewise("inspect", tmp_path / "bad.csv", "--json").stdout)
+    assert not told["usable"]
+    assert [fault["rows"] for fault in told["faults"]] == [[0], [1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["inspct", "x.csv"], "Did you mean 'inspect'?"),
+        (["inspect"], "Missing argument"),
+        (["inspect", "x.csv", "--jsn"], "No such option"),
+        (["inspect", "absent.csv"], "there is no such file"),
+        (["collect", "carpole", "--out", "x.csv"], "'carpole' is not one of"),
+        (["collect", "cartpole", "--out", "x.txt"], "must end in .parquet or .csv"),
+        (["collect", "cartpole", "--episodes", "0", "--out", "x.csv"], "is not in the range"),
+        (["collect", "cartpole", "--behaviour", "absent.safetensors", "--out", "x.csv"], "there is no such file"),
+    ],
+)
+def test_mistakes_are_answered_by_a_sentence(arguments, words, tmp_path):
+    out = statewise(*arguments, cwd=tmp_path)
+    assert out.returncode == 2
+    assert words in " ".join((out.stdout + out.stderr).split())
+    assert "Traceback" not in out.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_command_has_help_with_an_example():
+    from statewise.cli.main import COMMANDS
+
+    for name in COMMANDS:
+        out = statewise(name, "--help")
+        assert out.returncode == 0
+        assert f"Example: statewise {name}" in " ".join(out.stdout.split())
+
+
+def test_the_same_seed_gives_the_same_file(tmp_path):
+    for name in ("a", "b"):
+        out = statewise("collect", "cartpole", "--episodes", 70, "--seed", 3, "--out", tmp_path / f"{name}.parquet")
+        assert out.returncode == 0, out.stderr
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    other = statewise("collect", "cartpole", "--episodes", 70, "--seed", 4, "--out", tmp_path / "c.csv", "--json")
+    told = json.loads(other.stdout)
+    assert told["episodes"] == 70
+    assert 15 < told["mean_return"] < 32
