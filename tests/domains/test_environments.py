@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from statewise.domains import registration
+from statewise.domains import environments
 from statewise.domains.cartpole import CARTPOLE
 from statewise.domains.hiv import HIV, UNHEALTHY
 
@@ -20,7 +20,7 @@ def test_passes_gymnasiums_checker(name):
 
 def test_registering_twice_is_harmless():
     before = dict(gymnasium.registry)
-    registration.register()
+    environments.register()
     assert gymnasium.registry == before
     assert set(NAMES) <= set(before)
 

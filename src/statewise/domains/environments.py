@@ -1,4 +1,7 @@
-"""The simulators as Gymnasium environments, `statewise/CartPole-v0` and `statewise/HIV-v0`."""
+"""The simulators as Gymnasium environments, `statewise/CartPole-v0` and `statewise/HIV-v0`.
+
+Importing this module makes them known; `gymnasium.make("statewise.domains.environments:statewise/HIV-v0")` does so too.
+"""
 
 from typing import Any
 
@@ -49,3 +52,13 @@ def cartpole() -> DomainEnvironment:
 def hiv() -> DomainEnvironment:
     """HIV treatment. No treatment drives a number of the state beyond 10^±12."""
     return DomainEnvironment(HIV, np.full(6, 12, np.float32))
+
+
+def register() -> None:
+    """Make the environments known to `gymnasium.make`; harmless when done twice."""
+    for name, domain in (("statewise/CartPole-v0", CARTPOLE), ("statewise/HIV-v0", HIV)):
+        if name not in gymnasium.registry:
+            gymnasium.register(name, f"{__name__}:{domain.name}", max_episode_steps=domain.horizon)
+
+
+register()
