@@ -2,30 +2,35 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.set-up
+SET_UP := $(VENV)/.set-up
+SET_UP_DEV := $(VENV)/.set-up-dev
 DEMO := runs/demo
 # Compiled JAX programs are kept here between runs.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
 .PHONY: demo test check clean
 
-demo: $(STAMP)
+demo: $(SET_UP)
 	@mkdir -p $(DEMO)
 	$(BIN)/statewise collect cartpole --episodes 500 --seed 0 --out $(DEMO)/cartpole.parquet
 	$(BIN)/statewise inspect $(DEMO)/cartpole.parquet
 
-test: $(STAMP) check
+test: $(SET_UP_DEV) check
 	$(BIN)/pytest -n 2
 
-check: $(STAMP)
+check: $(SET_UP_DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
-$(STAMP): pyproject.toml
+$(SET_UP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(SET_UP_DEV): $(SET_UP)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 

@@ -65,6 +65,8 @@ def test_faults_end_with_exit_code_2_and_no_traceback(tmp_path):
         (["collect", "carpole", "--out", "x.csv"], "'carpole' is not one of"),
         (["collect", "cartpole", "--out", "x.txt"], "must end in .parquet or .csv"),
         (["collect", "cartpole", "--episodes", "0", "--out", "x.csv"], "is not in the range"),
+        (["collect", "cartpole", "--noise", "0.5", "--out", "x.csv"], "it goes with --behaviour FILE"),
+        (["collect", "cartpole", "--seed", "4294967296", "--out", "x.csv"], "is not in the range"),
         (["collect", "cartpole", "--behaviour", "absent.safetensors", "--out", "x.csv"], "there is no such file"),
     ],
 )
@@ -94,3 +96,31 @@ def test_the_same_seed_gives_the_same_file(tmp_path):
     told = json.loads(other.stdout)
     assert told["episodes"] == 70
     assert 15 < told["mean_return"] < 32
+
+
+def test_output_that_cannot_be_written_is_found_out_first(tmp_path):
+    (tmp_path / "file").write_text("")
+    out = statewise("collect", "hiv", "--episodes", 100000, "--out", tmp_path / "file" / "x.csv")
+    assert out.returncode == 2
+    assert "cannot be written" in " ".join(out.stderr.split())
+
+
+def test_noise_is_the_share_of_random_choices(tmp_path):
+    import polars as pl
+
+    from statewise.domains.behaviours import shipped
+
+    shipped("hiv").save(tmp_path / "p.safetensors")
+    arguments = ("collect", "hiv", "--episodes", 1, "--behaviour", tmp_path / "p.safetensors", "--noise", 0.9)
+    out = statewise(*arguments, "--out", tmp_path / "log.parquet")
+    assert out.returncode == 0, out.stderr
+    frame = pl.read_parquet(tmp_path / "log.parquet", columns=[f"propensity_{a}" for a in range(4)])
+    assert frame.drop_nulls().to_numpy().min() >= 0.9 / 4 - 1e-6
+    assert frame.drop_nulls().to_numpy().max() <= 0.9 / 4 + 0.1 + 1e-6
+
+
+def test_help_does_not_wait_for_jax():
+    code = "import sys; from statewise.cli.main import group; group(['--help'], standalone_mode=False)"
+    code += "; print('jax' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert out.stdout.strip().endswith("False")

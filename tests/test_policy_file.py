@@ -68,6 +68,9 @@ def test_touched_files_are_refused(policy, tmp_path):
     path.write_bytes(whole.replace(b"a test", b"a teSt"))
     with pytest.raises(PolicyFileError, match="changed after it was written"):
         Policy.load(path)
+    path.write_bytes(whole.replace(b"statewise-policy-1", b"statewise-policy-9"))
+    with pytest.raises(PolicyFileError, match="not a statewise policy"):
+        Policy.load(path)
     with pytest.raises(PolicyFileError, match="no such file"):
         Policy.load(tmp_path / "absent.safetensors")
 
@@ -77,7 +80,7 @@ def test_acting_imports_no_learning_library(policy, tmp_path):
     code = (
         "import sys, numpy as np, statewise as sw; "
         f"p = sw.Policy.load({str(tmp_path / 'p.safetensors')!r}); p.probabilities(np.zeros((1, 3))); "
-        "print(sorted({'jax', 'polars', 'sklearn', 'torch'} & set(sys.modules)))"
+        "print(sorted({'jax', 'jaxtyping', 'polars', 'sklearn', 'torch'} & set(sys.modules)))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

@@ -1,4 +1,4 @@
-"""A policy as a file: its weights as safetensors, with a card that says what it is. Acting needs NumPy alone."""
+"""A policy as a file: its weights as safetensors, with a card that says what it is. Acting needs no more than NumPy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
 
 FORMAT = "statewise-policy-1"
 
@@ -25,20 +24,20 @@ class PolicyFileError(ValueError):
 class Policy:
     """A softmax over a small network: π(a|s) = softmax(W_L·relu(… W_1·(s − mean)/std + b_1 …) + b_L)."""
 
-    weights: tuple[Float[np.ndarray, "_ _"], ...]
-    biases: tuple[Float[np.ndarray, " _"], ...]
-    mean: Float[np.ndarray, " features"]
-    std: Float[np.ndarray, " features"]
+    weights: tuple[np.ndarray, ...]  # [inputs, outputs] each
+    biases: tuple[np.ndarray, ...]  # [outputs] each
+    mean: np.ndarray  # [features]
+    std: np.ndarray
     observation_names: tuple[str, ...]
     action_names: tuple[str, ...]
     card: Mapping[str, Any] = field(default_factory=dict)
 
     def probabilities(
         self,
-        observations: Float[np.ndarray, "n features"],
-        legal: Bool[np.ndarray, "n actions"] | None = None,
-    ) -> Float[np.ndarray, "n actions"]:
-        """π(·|s) for each row; actions that are not legal have probability 0."""
+        observations: np.ndarray,
+        legal: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """π(·|s), [n, actions], for observations [n, features]; actions that are not `legal` have probability 0."""
         hidden = (np.asarray(observations, dtype=np.float64) - self.mean) / self.std
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             hidden = np.maximum(hidden @ weight + bias, 0)
@@ -83,7 +82,7 @@ class Policy:
             raise PolicyFileError(f"{path}: it is not a policy file, or it is cut short ({error})") from error
         if metadata.get("format") != FORMAT:
             raise PolicyFileError(f"{path}: it is a safetensors file, but not a statewise policy")
-        header = json.loads(metadata["policy"])
+        header = json.loads(metadata.get("policy", "{}"))
         if metadata.get("sha256") != _digest(tensors, header):
             raise PolicyFileError(f"{path}: its contents were changed after it was written")
         layers = sum(name.startswith("weight_") for name in tensors)

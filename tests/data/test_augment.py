@@ -104,6 +104,30 @@ def test_absorbed_rows_stay_absorbed_earn_nothing_and_are_not_live(smoothed):
     assert (data.rewards[:-1][led] == 0).all()
 
 
+def test_a_decision_that_leaves_is_worth_nothing_even_at_the_horizon():
+    log = sw.Dataset.from_episodes(
+        observations=[[[0.0], [1.0]]] * 40,
+        actions=[[0]] * 40,
+        rewards=[[1.0]] * 40,
+        distributions=[[[1.0, 0.0]]] * 40,
+        terminated=[False] * 40,
+    )
+    data = smooth(log, 0.5, seed=2).dataset
+    rows = device_log(data, discount=0.9).rows.take(jnp.arange(len(data)))
+    left = np.asarray(rows.action == 1) & np.asarray(rows.live > 0)
+    assert 5 < left.sum() < 35
+    np.testing.assert_array_equal(np.asarray(rows.onward)[left], 0)
+    np.testing.assert_array_equal(np.asarray(rows.reward)[left], 0)
+
+
+def test_absorbed_episodes_go_on_to_the_given_horizon(smoothed):
+    log, _ = smoothed
+    data = smooth(log, EPSILON, seed=1, horizon=20).dataset
+    absorbed = np.isin(np.arange(data.episodes), data.episode_of_step[~data.live])
+    assert set(data.lengths[absorbed]) == {20}
+    assert set(data.lengths[~absorbed]) == {HORIZON}
+
+
 def test_covered_log_is_left_alone():
     mdp = TabularMDP.random(states=3, actions=2, seed=0)
     log = collect_tabular(mdp, np.full((3, 2), 0.5), episodes=5, horizon=4, seed=0)
@@ -136,8 +160,9 @@ def test_negative_rewards_are_shifted_or_refused():
     data, shift = smooth(log(False), 1e-9)
     assert shift == 2
     assert data.rewards.tolist() == [0, 3, 0, 3]
-    with pytest.raises(ValueError, match="a shift would pay policies for longer episodes"):
-        smooth(log(True), EPSILON)
+    for terminating in (log(True), pad(log(True), horizon=5)):
+        with pytest.raises(ValueError, match="a shift would pay policies for longer episodes"):
+            smooth(terminating, EPSILON)
 
 
 def test_smoothing_needs_whole_distributions():
@@ -169,6 +194,22 @@ def test_padding_repeats_the_terminal_state():
     # rows on padding lead to padding: their states are worth nothing
     rows = device_log(data, discount=1.0).rows.take(jnp.arange(len(data)))
     assert rows.onward.tolist() == [1, 0, 0, 0, 1, 0, 0, 0, 0, 0]
+
+
+def test_padding_acts_as_the_last_logged_distribution():
+    log = sw.Dataset.from_episodes(
+        observations=[[[1.0], [2.0]]],
+        actions=[[0]],
+        rewards=[[1.0]],
+        distributions=[[[0.9, 0.1, 0.0]]],
+        terminated=[True],
+    )
+    data = pad(log, horizon=4000)
+    np.testing.assert_array_equal(data.distributions, np.tile([0.9, 0.1, 0.0], (4000, 1)))
+    shares = np.bincount(data.actions[1:], minlength=3) / 3999
+    np.testing.assert_allclose(shares, [0.9, 0.1, 0.0], atol=0.02)
+    assert shares[2] == 0
+    np.testing.assert_array_equal(data.propensities, np.array([0.9, 0.1])[data.actions])
 
 
 def test_renewal_leads_each_end_to_a_fresh_start_and_leaves_the_rest():

@@ -110,6 +110,40 @@ FAULTS = {
         (2,),
         "another unit",
     ),
+    "illegal action with a chance": (
+        whole(masked(legal_1=(0, False))),
+        "legal_0…1",
+        (0,),
+        "an illegal action with a probability above 0",
+    ),
+    "empty mask": (masked(legal_1=(5, None)), "legal_0…1", (5,), "no word on whether an action is legal"),
+    "truncated in the middle": (
+        good().with_columns(truncated=pl.Series([False, True, False, None, False, False, True])),
+        "truncated",
+        (1,),
+        "before the episode's last",
+    ),
+    "last decision without its action": (put("propensity", 3, 0.5), "action", (3,), "no action"),
+    "dates as numbers": (
+        good().with_columns(obs_x=pl.lit("2020-01-01").str.to_date()),
+        "obs_x",
+        (0, 1, 2, 3, 4),
+        "it holds Date, not numbers",
+    ),
+    "no unit": (good().with_columns(unit=pl.Series(["p"] * 6 + [None])), "unit", (6,), "belong to no unit"),
+    "NaN as unit": (good().with_columns(unit=pl.Series([1.0] * 6 + [float("nan")])), "unit", (6,), "no unit"),
+    "NaN as episode": (
+        good().with_columns(episode=pl.Series([1.0] * 6 + [float("nan")])),
+        "episode",
+        (6,),
+        "belong to no episode",
+    ),
+    "masks and distributions of different width": (
+        whole(masked()).with_columns(legal_2=True),
+        "legal_*",
+        (),
+        "there are 3 of them for 2 actions",
+    ),
     "no rows": (good().head(0), "log", (), "no rows"),
 }
 
@@ -148,6 +182,22 @@ def test_all_faults_are_told_at_once():
     assert "3 faults" in str(caught.value)
 
 
+def test_unreadable_and_missing_columns_hide_no_other_fault():
+    frame = (
+        put("obs_x", 1, "x").drop("reward").with_columns(propensity=pl.lit(2.0), step=pl.Series([0, 1, 2, 3, 0, 1, 3]))
+    )
+    _, findings = read(frame)
+    assert {"obs_x", "reward", "propensity", "step"} <= {fault.column for fault in findings.faults}
+
+
+@pytest.mark.parametrize("name", ["unit", "truncated", "step"])
+def test_a_column_that_was_named_must_exist(name):
+    _, findings = read(good(), columns=sw.Columns(**{name: "patient"}))
+    (fault,) = findings.faults
+    assert fault.column == "patient"
+    assert f"--{name}-column" in str(fault)
+
+
 def test_rows_are_named_as_the_source_counts_them_after_sorting():
     shuffled = put("reward", 4, float("nan"))[[6, 5, 4, 3, 2, 1, 0]]
     _, findings = read(shuffled)
@@ -157,7 +207,7 @@ def test_rows_are_named_as_the_source_counts_them_after_sorting():
 
 def test_many_bad_rows_are_counted_and_five_shown():
     frame = pl.concat([good().with_columns(episode=pl.lit(str(i)) + pl.col("episode")) for i in range(4)])
-    _, findings = read(frame.with_columns(propensity=pl.lit(2.0)))
+    _, findings = read(frame.with_columns(propensity=pl.col("propensity") * 8))
     (fault,) = findings.faults
     assert "24 rows hold more than 1 (rows 0, 1, 2, 4, 5 and 19 more)" in str(fault)
 
@@ -168,6 +218,8 @@ SUSPICIOUS = {
     "constant observation": (good().with_columns(obs_c=pl.lit(7.0)), "obs_c", "it is 7 in every row"),
     "unsorted steps": (good()[[1, 0, 2, 3, 4, 5, 6]], "step", "had to be sorted"),
     "interleaved episodes": (good()[[0, 4, 1, 5, 2, 6, 3]], "step", "had to be sorted"),
+    "late first step": (good().with_columns(step=pl.col("step") + 7), "step", "no episode has a step below 7"),
+    "empty end": (put("terminated", 6, None), "terminated", "nothing where an episode ends, which is taken as false"),
     "no step column": (good().drop("step"), "step", "order of the log"),
 }
 
@@ -197,6 +249,12 @@ def test_missing_columns_may_be_declared():
     assert dataset.truncated.all()
     dataset, _ = read(good()[[4, 0, 5, 1, 6, 2, 3]].drop("terminated"), ends="terminated")
     assert dataset.terminated.all()
+
+
+def test_a_number_of_actions_that_other_columns_deny_is_a_fault():
+    _, findings = read(whole(good()), actions=5)
+    (fault,) = findings.faults
+    assert "there are 2 of them for 5 actions" in str(fault)
 
 
 def test_actions_beyond_the_declared_number_are_a_fault():

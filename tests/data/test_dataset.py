@@ -1,5 +1,7 @@
 """Dataset: ragged, immutable, split by whole episodes or units."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,6 +47,9 @@ def test_it_cannot_be_changed():
         data.rewards[0] = 5.0
     with pytest.raises(AttributeError):
         data.rewards = np.zeros(4)
+    for derived in (data.lengths, data.time, data.episode_of_step, data.observations, data.starts):
+        with pytest.raises(ValueError, match="read-only"):
+            derived[0] = 1
 
 
 def test_it_prints_its_shapes():
@@ -95,6 +100,8 @@ def test_take_may_repeat():
     assert twice.lengths.tolist() == [3, 3, 2]
     np.testing.assert_array_equal(twice.rewards[:3], data.rewards[3:6])
     np.testing.assert_array_equal(twice.rewards[3:6], data.rewards[3:6])
+    masked = data.take(np.array([False, True, True]))
+    assert masked.episode_ids.tolist() == [1, 2]
 
 
 def test_padded_has_every_row_once():
@@ -126,6 +133,28 @@ def test_rows_lead_to_their_next_states():
     assert rows.action.tolist() == data.actions.tolist()
     np.testing.assert_allclose(rows.reward, data.rewards, rtol=1e-6)
     np.testing.assert_allclose(rows.propensity, data.propensities, rtol=1e-6)
+
+
+def test_masks_reach_the_device():
+    data = make([3, 2])
+    legal = np.random.default_rng(0).random((5, 3)) < 0.5
+    masked = dataclasses.replace(data, legal=legal)
+    rows = device_log(masked, discount=0.9).rows.take(jnp.arange(5))
+    np.testing.assert_array_equal(rows.legal, legal)
+    np.testing.assert_array_equal(masked.padded().legal[0], legal[:3])
+    np.testing.assert_array_equal(masked.take(np.array([1])).legal, legal[3:])
+
+
+def test_draws_of_starts_and_ends():
+    data = make([2, 1, 3])  # the first and the last terminate
+    log = device_log(data, discount=0.9)
+    ends = log.draw_terminal(jax.random.key(0), 200)[:, 0]
+    assert set(ends.tolist()) == {2.0, 8.0}
+    starts = log.draw_initial(jax.random.key(0), 200)[:, 0]
+    assert set(starts.tolist()) == {0.0, 3.0, 5.0}
+    # t = −1 beside t = 0, 1, …, each with weight γᵗ⁺¹, over all episodes
+    later = sum(0.9 ** (t + 1) for n in (2, 1, 3) for t in range(n))
+    assert float(log.first_share) == pytest.approx(3 / (3 + later), rel=1e-6)
 
 
 def test_truncated_rows_with_a_logged_final_state_go_on():
@@ -170,6 +199,33 @@ def test_ragged_columns_are_refused_in_words():
             propensities=[[0.5, 0.5]],
             terminated=[True],
         )
+    with pytest.raises(sw.LogError, match=r"an episode holds no decision \(episode 1\)"):
+        sw.Dataset.from_episodes(
+            observations=[[[0.0]], []],
+            actions=[[0], []],
+            rewards=[[1.0], []],
+            propensities=[[1.0], []],
+            terminated=[1, 0],
+        )
+    with pytest.raises(sw.LogError, match="something like 'False'"):
+        sw.Dataset.from_episodes(
+            observations=[[[0.0]]], actions=[[0]], rewards=[[1.0]], propensities=[[1.0]], terminated=["False"]
+        )
+    with pytest.raises(sw.LogError, match="1 names for 2 columns"):
+        sw.Dataset.from_episodes(
+            observations=[[[0.0, np.nan]]],
+            actions=[[0]],
+            rewards=[[1.0]],
+            propensities=[[1.0]],
+            terminated=[True],
+            observation_names=["a"],
+        )
+    with pytest.raises(sw.LogError, match=r"propensities: an array of shape \(1, 1\)"):
+        sw.Dataset.from_episodes(
+            observations=[[[0.0]]], actions=[[0]], rewards=[[1.0]], propensities=[[[1.0]]], terminated=[True]
+        )
+    with pytest.raises(sw.LogError, match="there are no episodes"):
+        sw.Dataset.from_episodes(observations=[], actions=[], rewards=[], propensities=[], terminated=[])
     with pytest.raises(sw.LogError, match="neither propensities nor distributions"):
         sw.Dataset.from_episodes(observations=[[[0.0]]], actions=[[0]], rewards=[[1.0]], terminated=[True])
 
@@ -184,6 +240,22 @@ def test_d3rlpy_arrays_round_trip():
     np.testing.assert_array_equal(back.observations, data.observations)
     np.testing.assert_array_equal(back.terminated, data.terminated)
     np.testing.assert_array_equal(back.propensities, data.propensities)
+
+
+def test_flat_masks_and_units_are_cut_like_the_rest():
+    data = sw.from_arrays(
+        np.arange(4.0),
+        [[0], [1], [0], [1]],
+        [0.0] * 4,
+        [0, 1, 0, 1],
+        propensities=[0.5] * 4,
+        legal=np.ones((4, 2)),
+        units=["p", "p", "q", "q"],
+    )
+    assert data.units.tolist() == ["p", "q"]
+    assert data.legal.shape == (4, 2)
+    with pytest.raises(sw.LogError, match="timeouts: 2 entries for 4 observations"):
+        sw.from_arrays(np.arange(4.0), [0] * 4, [0.0] * 4, [0] * 4, [0, 0], propensities=[0.5] * 4)
 
 
 def test_d3rlpy_arrays_that_stop_midway_are_an_episode_cut_off():

@@ -40,3 +40,27 @@ def test_missing_propensities_are_an_error_that_names_the_way_out():
     with pytest.raises(sw.LogError, match="uniform=True"):
         sw.load(without)
     assert (sw.from_minari(without, uniform=True).propensities == 1 / 3).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_reads_what_minaris_own_collector_wrote():
+    """Its first info is the reset's; step t's is the one after."""
+    gymnasium = pytest.importorskip("gymnasium")
+
+    class Told(gymnasium.Wrapper):
+        def reset(self, **options):
+            self.steps = 0
+            return self.env.reset(**options)[0], {"propensity": 0.99}
+
+        def step(self, action):
+            self.steps += 1
+            *rest, _ = self.env.step(action)
+            return *rest, {"propensity": 0.1 * self.steps}
+
+    collector = minari.DataCollector(Told(gymnasium.make("CartPole-v1")), record_infos=True)
+    collector.reset(seed=0)
+    for action in (0, 1, 0, 1):
+        collector.step(action)
+    data = sw.load(collector.create_dataset("tests/collected-v0"))
+    np.testing.assert_allclose(data.propensities, [0.1, 0.2, 0.3, 0.4])
+    assert data.actions.tolist() == [0, 1, 0, 1]

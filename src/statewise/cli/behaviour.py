@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from statewise.cli.options import seed_option, writable
 from statewise.cli.progress import bar
 from statewise.domains.actor_critic import READINGS, train
 from statewise.domains.hiv import HIV
@@ -13,13 +14,14 @@ from statewise.domains.hiv import HIV
 
 @click.command(epilog="Example: statewise behaviour hiv --out hiv.safetensors")
 @click.argument("reading", type=click.Choice(list(READINGS)))
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@seed_option
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="A .safetensors file.")
 def command(reading: str, seed: int, out: Path) -> None:
     """Train the policy behind a log of HIV treatment, on the simulator.
 
     The files that come with the package were made by this command; it takes a few minutes.
     """
+    writable(out)
     wanted = READINGS[reading]
     with bar(f"training {reading}", wanted.iterations) as progress:
         policy = train(
@@ -30,7 +32,6 @@ def command(reading: str, seed: int, out: Path) -> None:
             wanted.iterations,
             progress=lambda iteration, _: progress(iteration),
         )
-    out.parent.mkdir(parents=True, exist_ok=True)
     policy.save(out)
     kind = "discounted" if wanted.discounted else "undiscounted"
     click.echo(f"Wrote {out}: with its noise it earns {policy.card['behaviour_return']:.3g} ({kind}, raw)")

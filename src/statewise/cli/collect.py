@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from statewise.cli.options import json_option
+from statewise.cli.options import json_option, seed_option, writable
 from statewise.cli.progress import bar
 from statewise.domains.behaviours import DOMAINS, Noisy, Uniform, domain_and_behaviour, with_noise
 from statewise.domains.collect import collect
@@ -18,7 +18,7 @@ from statewise.policy_file import Policy
 @click.command(epilog="Example: statewise collect cartpole --episodes 500 --seed 0 --out cartpole.parquet")
 @click.argument("domain", type=click.Choice(DOMAINS))
 @click.option("--episodes", type=click.IntRange(min=1), default=500, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@seed_option
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="A .parquet or .csv file.")
 @click.option(
     "--behaviour",
@@ -42,6 +42,9 @@ def command(
     """
     if out.suffix not in (".parquet", ".csv"):
         raise click.BadParameter(f"{out.name} must end in .parquet or .csv", param_hint="--out")
+    if noise and behaviour in (None, "uniform"):
+        raise click.BadParameter("it goes with --behaviour FILE", param_hint="--noise")
+    writable(out)
     simulator, acting = domain_and_behaviour(domain)
     if behaviour == "uniform":
         acting = Uniform(len(simulator.action_names))
@@ -50,7 +53,6 @@ def command(
     started = time.perf_counter()
     with bar(f"collecting {domain}", episodes, quiet=as_json) as progress:
         dataset = collect(simulator, acting, episodes, seed, progress)
-    out.parent.mkdir(parents=True, exist_ok=True)
     dataset.save(out)
     seconds = time.perf_counter() - started
     if as_json:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -14,6 +16,8 @@ from statewise.cli.options import json_option, log_arguments, log_options
 from statewise.data.findings import Finding, Findings
 from statewise.data.summary import Spread, Summary, summarise
 from statewise.data.table import read
+
+NARROWEST = 80  # the tables need so many columns
 
 
 @click.command(epilog="Example: statewise inspect visits.csv --unit-column patient")
@@ -28,7 +32,7 @@ def command(log: Path, as_json: bool, **options) -> None:
     dataset, findings = read(log, **log_arguments(options))
     summary = None if dataset is None else summarise(dataset)
     if as_json:
-        click.echo(json.dumps(_to_dict(log, findings, summary), indent=2))
+        click.echo(json.dumps(_finite(_to_dict(log, findings, summary)), indent=2))
     else:
         _show(log, findings, summary)
     if summary is None:
@@ -45,13 +49,24 @@ def _to_dict(log: Path, findings: Findings, summary: Summary | None) -> dict:
     }
 
 
+def _finite(told: Any) -> Any:
+    """JSON has no word for infinity: such a number becomes null."""
+    if isinstance(told, dict):
+        return {key: _finite(value) for key, value in told.items()}
+    if isinstance(told, list | tuple):
+        return [_finite(value) for value in told]
+    return None if isinstance(told, float) and not math.isfinite(told) else told
+
+
 def _show(log: Path, findings: Findings, summary: Summary | None) -> None:
     console = Console(highlight=False)
+    console.width = max(console.width, NARROWEST)
     if summary is None:
         count = len(findings.faults)
-        console.print(f"[bold red]✗ {log.name} cannot be used: {count} fault{'s' if count > 1 else ''}[/bold red]")
+        verdict = f"✗ {log.name} cannot be used: {count} fault{'s' if count > 1 else ''}"
+        console.print(Text(verdict, "bold red"))
     else:
-        console.print(f"[bold green]✓ {log.name} can be used[/bold green]")
+        console.print(Text(f"✓ {log.name} can be used", "bold green"))
     for fault in findings.faults:
         console.print(_line("fault", "red", fault))
     for warning in findings.warnings:
@@ -102,7 +117,7 @@ def _observations(summary: Summary) -> Table:
         table.add_column(name, justify="left" if name == "observation" else "right")
     shown = list(summary.observations.items())
     for name, numbers in shown[:20]:
-        table.add_row(name, *(f"{value:.4g}" for value in numbers.values()))
+        table.add_row(Text(name), *(f"{value:.4g}" for value in numbers.values()))
     if len(shown) > 20:
         table.add_row(f"… and {len(shown) - 20} more")
     return table

@@ -10,9 +10,9 @@ import click
 
 # Each command is imported when it is called, so that `--help` and `inspect` do not wait for JAX.
 COMMANDS = {
-    "behaviour": "statewise.cli.behaviour",
-    "collect": "statewise.cli.collect",
-    "inspect": "statewise.cli.inspect",
+    "behaviour": "Make the policies that write the HIV logs.",
+    "collect": "Write a log of simulated decisions.",
+    "inspect": "Check a log and say what it holds.",
 }
 
 
@@ -25,7 +25,11 @@ class LazyGroup(click.Group):
             near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             ctx.fail(f"there is no command '{cmd_name}'.{hint}")
-        return import_module(COMMANDS[cmd_name]).command
+        return import_module(f"statewise.cli.{cmd_name}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
-from statewise.data.rawlog import Columns
-
-NAMED = ("episode", "step", "action", "reward", "propensity", "terminated", "truncated", "unit")
+from statewise.data.rawlog import NAMED, Columns
 
 
 def log_options(command: Callable) -> Callable:
@@ -48,4 +47,16 @@ def log_arguments(given: dict[str, Any]) -> dict[str, Any]:
     return {"columns": Columns(**names)} | {key: given.pop(key) for key in ("actions", "ends", "propensity")}
 
 
+def writable(path: Path) -> None:
+    """Finds out that a file cannot be written before the work is done whose result it should hold."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.part")
+        part.touch()
+        part.unlink()
+    except OSError as error:
+        raise click.BadParameter(f"{path} cannot be written: {error.strerror}", param_hint="--out") from error
+
+
+seed_option = click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for a machine.")

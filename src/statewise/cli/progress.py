@@ -14,6 +14,6 @@ def bar(title: str, total: int, quiet: bool = False) -> Iterator[Callable[[int],
     """A bar on standard error; the function it gives takes how much is done."""
     console = Console(stderr=True, quiet=quiet)
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*parts, console=console, transient=True) as progress:
+    with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(title, total=total)
         yield lambda done: progress.update(task, completed=done)

@@ -78,7 +78,8 @@ def smooth(dataset: Dataset, epsilon: float, seed: int = 0, horizon: int | None 
     absorbed = left_at < dataset.lengths
     longest = int(dataset.lengths.max()) if horizon is None else horizon
     kept = np.where(absorbed, left_at + 1, dataset.lengths)
-    total = np.where(absorbed, np.maximum(longest, kept), dataset.lengths)
+    # one row in the absorbing state at least, which says that nothing is earned after the last decision
+    total = np.where(absorbed, np.maximum(longest, kept + 1), dataset.lengths)
 
     shift = _shift(dataset)
     leaving = dataset.starts[:-1][absorbed] + left_at[absorbed]
@@ -117,7 +118,7 @@ def pad(dataset: Dataset, horizon: int, seed: int = 0) -> Dataset:
 def _shift(dataset: Dataset) -> float:
     """What must be added so that no reward is below the absorbing state's 0."""
     shift = max(0.0, -float(dataset.rewards.min()))
-    if shift > 0 and dataset.terminated.any():
+    if shift > 0 and (dataset.terminated.any() or dataset.live is not None):
         raise ValueError(
             f"rewards go down to {dataset.rewards.min():g} and episodes terminate: the absorbing state needs "
             "rewards of 0 or more, and a shift would pay policies for longer episodes"

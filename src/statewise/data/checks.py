@@ -36,16 +36,16 @@ def check(raw: RawLog) -> tuple[RawLog, Layout | None, Findings]:
         return raw, None, findings
     if raw.observations.shape[1] == 0:
         _no_observations(raw, findings)
+    _check_widths(raw, findings)
     ordered, layout = _in_order_of_time(raw, findings)
     _check_observations(ordered, layout, findings)
     decisions = _Decisions(ordered, layout, findings)
     _check_rewards(decisions)
     _check_propensities(decisions)
     actions = _check_actions(decisions)
-    if actions is not None:
-        _check_distribution(decisions, actions)
-        _check_legal(decisions, actions)
-    _check_ends(ordered, layout, findings)
+    _check_distribution(decisions, actions)
+    _check_legal(decisions, actions)
+    _check_ends(decisions)
     _check_units(ordered, layout, findings)
     return ordered, layout, findings
 
@@ -59,11 +59,26 @@ def _no_observations(raw: RawLog, findings: Findings) -> None:
     )
 
 
+def _check_widths(raw: RawLog, findings: Findings) -> None:
+    """Whole distributions, masks and the number of actions, where given, must agree."""
+    widths = {
+        f"{raw.columns.distribution_prefix}*": None if raw.distribution is None else raw.distribution.shape[1],
+        f"{raw.columns.legal_prefix}*": None if raw.legal is None else raw.legal.shape[1],
+    }
+    for name, width in widths.items():
+        if width is not None and raw.action_count is not None and width != raw.action_count:
+            findings.fault(
+                name,
+                f"there are {width} of them for {raw.action_count} actions",
+                "Give one column of each kind for every action",
+            )
+
+
 # Order of rows
 
 
 def _in_order_of_time(raw: RawLog, findings: Findings) -> tuple[RawLog, Layout]:
-    step = _whole_steps(raw, findings)
+    step = None if raw.columns.step in raw.unreadable else _whole_steps(raw, findings)
     order = _order(raw.episode, step, len(raw.episode_ids))
     if order is not None:
         findings.warn(
@@ -92,7 +107,8 @@ def _whole_steps(raw: RawLog, findings: Findings) -> np.ndarray | None:
         return None
     if np.issubdtype(raw.step.dtype, np.integer):
         return raw.step
-    bad = np.flatnonzero(~(np.isfinite(raw.step) & (raw.step == np.floor(raw.step))))
+    whole = (np.abs(raw.step) < 2**53) & (raw.step == np.floor(raw.step))  # beyond, floats skip whole numbers
+    bad = np.flatnonzero(~whole)
     if len(bad):
         findings.fault(column, f"{_count(bad)} not whole numbers", "Number each episode's decisions 0, 1, 2, …", bad)
         return None
@@ -110,9 +126,11 @@ def _order(episode: np.ndarray, step: np.ndarray | None, episodes: int) -> np.nd
 
 def _final_rows(raw: RawLog, starts: np.ndarray) -> np.ndarray:
     last = starts[1:] - 1
-    longer_than_one = last > starts[:-1]
-    final = longer_than_one & _missing(raw.action[last]) & _missing(raw.reward[last])
-    return last[final]
+    final = last > starts[:-1]
+    for column in (raw.action, raw.reward, raw.propensity):
+        if column is not None:
+            final &= _missing(column[last])
+    return last[final] if raw.action is not None and raw.reward is not None else last[:0]
 
 
 def _check_steps(raw: RawLog, step: np.ndarray, layout: Layout, findings: Findings) -> None:
@@ -130,6 +148,8 @@ def _check_steps(raw: RawLog, step: np.ndarray, layout: Layout, findings: Findin
         )
     skipped = np.flatnonzero(within & (gap > 1)) + 1
     first = step[layout.starts[:-1]]
+    if first.min() not in (0, 1):
+        findings.warn(column, f"no episode has a step below {first.min()}", "Check that no first decisions are missing")
     late = layout.starts[:-1][first != first.min()]
     missing = np.union1d(skipped, late)
     if len(missing):
@@ -172,6 +192,8 @@ class _Decisions:
 
 def _check_observations(raw: RawLog, layout: Layout, findings: Findings) -> None:
     for j, name in enumerate(raw.observation_columns or raw.observation_names):
+        if name in raw.unreadable:
+            continue
         column = raw.observations[:, j]
         low, high = column.min(), column.max()
         if not (np.isfinite(low) and np.isfinite(high)):
@@ -190,6 +212,8 @@ def _check_observations(raw: RawLog, layout: Layout, findings: Findings) -> None
 
 def _check_rewards(decisions: _Decisions) -> None:
     raw = decisions.raw
+    if raw.reward is None or raw.columns.reward in raw.unreadable:
+        return
     bad = ~np.isfinite(decisions.of(raw.reward))
     decisions.fault(raw.columns.reward, bad, "no finite number", "Write 0 where a decision earned nothing")
 
@@ -197,6 +221,8 @@ def _check_rewards(decisions: _Decisions) -> None:
 def _check_actions(decisions: _Decisions) -> np.ndarray | None:
     """The actions of all decisions as whole numbers, or None where they are not."""
     raw = decisions.raw
+    if raw.action is None or raw.columns.action in raw.unreadable:
+        return None
     column, action, numbering = raw.columns.action, decisions.of(raw.action), "Number the actions 0, 1, 2, …"
     if not np.issubdtype(action.dtype, np.integer):
         missing = np.isnan(action)
@@ -209,7 +235,7 @@ def _check_actions(decisions: _Decisions) -> np.ndarray | None:
         return None
     limit, advice = MOST_ACTIONS, f"{numbering}; this looks like an identifier"
     if raw.action_count is not None:
-        limit = raw.action_count
+        limit = min(raw.action_count, MOST_ACTIONS)
         advice = f"The log's other columns, or you, say that there are {limit} actions, 0 to {limit - 1}"
     if decisions.fault(column, action >= limit, f"{limit} or more", advice):
         return None
@@ -218,7 +244,7 @@ def _check_actions(decisions: _Decisions) -> np.ndarray | None:
 
 def _check_propensities(decisions: _Decisions) -> None:
     raw = decisions.raw
-    if raw.propensity is None:
+    if raw.propensity is None or raw.columns.propensity in raw.unreadable:
         return
     propensity = decisions.of(raw.propensity)
     advice = "Log the probability, above 0 and at most 1, with which the acting policy chose the action it took"
@@ -230,9 +256,9 @@ def _check_propensities(decisions: _Decisions) -> None:
         decisions.fault(raw.columns.propensity, bad, what, advice)
 
 
-def _check_distribution(decisions: _Decisions, actions: np.ndarray) -> None:
+def _check_distribution(decisions: _Decisions, actions: np.ndarray | None) -> None:
     raw = decisions.raw
-    if raw.distribution is None:
+    if raw.distribution is None or any(name.startswith(raw.columns.distribution_prefix) for name in raw.unreadable):
         return
     column = f"{raw.columns.distribution_prefix}0…{raw.distribution.shape[1] - 1}"
     distribution = decisions.of(raw.distribution)
@@ -248,6 +274,8 @@ def _check_distribution(decisions: _Decisions, actions: np.ndarray) -> None:
         f"probabilities that do not sum to 1, but for example to {example}",
         "Log the whole distribution over actions, with more digits if it was rounded",
     )
+    if actions is None or actions.max() >= distribution.shape[1]:
+        return
     taken = _of_taken(distribution, actions)
     decisions.fault(
         column,
@@ -265,16 +293,19 @@ def _check_distribution(decisions: _Decisions, actions: np.ndarray) -> None:
         )
 
 
-def _check_legal(decisions: _Decisions, actions: np.ndarray) -> None:
+def _check_legal(decisions: _Decisions, actions: np.ndarray | None) -> None:
     raw = decisions.raw
-    if raw.legal is None:
+    if raw.legal is None or any(name.startswith(raw.columns.legal_prefix) for name in raw.unreadable):
         return
-    legal = decisions.of(raw.legal)
-    column = f"{raw.columns.legal_prefix}0…{legal.shape[1] - 1}"
-    illegal = ~_of_taken(legal, actions)
-    advice = "Correct the mask or the action"
-    decisions.fault(raw.columns.action, illegal, f"an action that {column} call not legal", advice)
-    if raw.distribution is not None:
+    told = decisions.of(raw.legal)
+    column = f"{raw.columns.legal_prefix}0…{told.shape[1] - 1}"
+    decisions.fault(column, (told < 0).any(axis=1), "no word on whether an action is legal", "Write true or false")
+    legal = told != 0
+    if actions is not None and actions.max() < legal.shape[1]:
+        illegal = ~_of_taken(legal, actions)
+        advice = "Correct the mask or the action"
+        decisions.fault(raw.columns.action, illegal, f"an action that {column} call not legal", advice)
+    if raw.distribution is not None and raw.distribution.shape == raw.legal.shape:
         possible = ((decisions.of(raw.distribution) > 0) & ~legal).any(axis=1)
         advice = "Correct the mask or the distribution"
         decisions.fault(column, possible, "an illegal action with a probability above 0", advice)
@@ -283,7 +314,8 @@ def _check_legal(decisions: _Decisions, actions: np.ndarray) -> None:
 # Episodes
 
 
-def _check_ends(raw: RawLog, layout: Layout, findings: Findings) -> None:
+def _check_ends(decisions: _Decisions) -> None:
+    raw, layout, findings = decisions.raw, decisions.layout, decisions.findings
     last = layout.starts[1:] - 1
     may_end = np.zeros(len(raw), dtype=bool)
     may_end[last] = True
@@ -291,13 +323,21 @@ def _check_ends(raw: RawLog, layout: Layout, findings: Findings) -> None:
     for name, ended in ((raw.columns.terminated, raw.terminated), (raw.columns.truncated, raw.truncated)):
         if ended is None:
             continue
-        middle = np.flatnonzero(ended & ~may_end)
+        middle = np.flatnonzero((ended > 0) & ~may_end)
         if len(middle):
             findings.fault(
                 name,
                 f"{_count(middle)} true before the episode's last decision",
                 "Start a new episode after the row that ends one",
                 layout.source_rows(middle),
+            )
+        empty = np.flatnonzero((ended < 0) & may_end & ~np.isin(np.arange(len(raw)), layout.final))
+        if len(empty):
+            findings.warn(
+                name,
+                f"{_count(empty)} nothing where an episode ends, which is taken as false",
+                "Write true where the world ended an episode, false where it was cut off",
+                layout.source_rows(empty),
             )
     if len(last) == 1:
         findings.warn(
@@ -308,7 +348,7 @@ def _check_ends(raw: RawLog, layout: Layout, findings: Findings) -> None:
 
 
 def _check_units(raw: RawLog, layout: Layout, findings: Findings) -> None:
-    if raw.unit is None:
+    if raw.unit is None or raw.columns.unit in raw.unreadable:
         return
     changed = raw.unit[1:] != raw.unit[:-1]
     changed[layout.starts[1:-1] - 1] = False

@@ -53,10 +53,8 @@ class Dataset:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, np.ndarray) and value.flags.writeable:
-                view = value.view()
-                view.flags.writeable = False
-                object.__setattr__(self, field.name, view)
+            if isinstance(value, np.ndarray):
+                object.__setattr__(self, field.name, _frozen(value))
 
     # Making one
 
@@ -77,7 +75,7 @@ class Dataset:
         observations: Sequence[Any],
         actions: Sequence[Any],
         rewards: Sequence[Any],
-        terminated: Sequence[bool],
+        terminated: Sequence[Any],
         propensities: Sequence[Any] | None = None,
         distributions: Sequence[Any] | None = None,
         legal: Sequence[Any] | None = None,
@@ -109,7 +107,10 @@ class Dataset:
         return dataset
 
     def save(self, path: str | Path) -> None:
-        """Writes the log as Parquet or CSV, by the path's ending; `statewise.load` reads it back equal."""
+        """Writes the log as Parquet or CSV, by the path's ending.
+
+        `statewise.load` reads Parquet back equal; CSV too, but for single precision, which text does not tell.
+        """
         from statewise.data.table import save
 
         save(self, path)
@@ -126,16 +127,16 @@ class Dataset:
 
     @cached_property
     def lengths(self) -> Int[np.ndarray, " episodes"]:
-        return np.diff(self.starts)
+        return _frozen(np.diff(self.starts))
 
     @cached_property
     def episode_of_step(self) -> Int[np.ndarray, " steps"]:
-        return np.repeat(np.arange(self.episodes), self.lengths)
+        return _frozen(np.repeat(np.arange(self.episodes), self.lengths))
 
     @cached_property
     def time(self) -> Int[np.ndarray, " steps"]:
         """Each row's step within its episode, from 0."""
-        return np.arange(len(self)) - np.repeat(self.starts[:-1], self.lengths)
+        return _frozen(np.arange(len(self)) - np.repeat(self.starts[:-1], self.lengths))
 
     @property
     def has_final_observation(self) -> Bool[np.ndarray, " episodes"]:
@@ -179,9 +180,10 @@ class Dataset:
 
     # Parts of it
 
-    def take(self, episodes: Int[np.ndarray, " chosen"]) -> Dataset:
-        """The chosen episodes, in the order given; an episode may be taken more than once."""
-        episodes = np.asarray(episodes, dtype=np.int64)
+    def take(self, episodes: Int[np.ndarray, " chosen"] | Bool[np.ndarray, " episodes"]) -> Dataset:
+        """The chosen episodes, by number in any order, also repeatedly, or by a mask."""
+        episodes = np.asarray(episodes)
+        episodes = np.flatnonzero(episodes) if episodes.dtype == bool else episodes.astype(np.int64)
         lengths = self.lengths[episodes]
         starts = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.arange(starts[-1]) + np.repeat(self.starts[episodes] - starts[:-1], lengths)
@@ -233,13 +235,21 @@ class Dataset:
         return pad_to_device(self, horizon)
 
 
+def _frozen(array: np.ndarray) -> np.ndarray:
+    """Read-only for good where the array is its own; a read-only view where it is part of another."""
+    if array.base is not None:
+        array = array.view()
+    array.flags.writeable = False
+    return array
+
+
 def _build(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
     """A Dataset from a log that passed every check, its rows in order of time."""
     rows, features = raw.observations.shape
     episodes = len(starts) - 1
     ended = np.full(episodes, raw.all_terminated)
     if raw.terminated is not None:
-        ended = np.logical_or.reduceat(raw.terminated, starts[:-1])
+        ended = np.logical_or.reduceat(raw.terminated > 0, starts[:-1])
     final_observations = np.full((episodes, features), np.nan, dtype=raw.observations.dtype)
     units = None if raw.unit is None else raw.unit[starts[:-1]]
     keep: Any = slice(None)
@@ -253,6 +263,8 @@ def _build(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
     def kept(column: np.ndarray | None) -> Any:
         return None if column is None else column[keep]
 
+    assert raw.action is not None
+    assert raw.reward is not None
     actions = kept(raw.action).astype(np.int32)
     propensities, distributions = kept(raw.propensity), kept(raw.distribution)
     if propensities is None and distributions is not None:
@@ -263,7 +275,7 @@ def _build(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
         rewards=kept(raw.reward).astype(np.float64, copy=False),
         propensities=propensities,
         distributions=distributions,
-        legal=kept(raw.legal),
+        legal=None if raw.legal is None else kept(raw.legal) > 0,
         starts=starts,
         terminated=ended,
         final_observations=final_observations,

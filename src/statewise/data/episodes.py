@@ -17,7 +17,7 @@ def raw_from_episodes(
     observations: Sequence[Any],
     actions: Sequence[Any],
     rewards: Sequence[Any],
-    terminated: Sequence[bool],
+    terminated: Sequence[Any],
     propensities: Sequence[Any] | None = None,
     distributions: Sequence[Any] | None = None,
     legal: Sequence[Any] | None = None,
@@ -33,53 +33,113 @@ def raw_from_episodes(
             "neither propensities nor distributions were given",
             "Give the probability with which each action was taken, or the whole distributions",
         )
-    decisions = [len(episode) for episode in actions]
-    seen = [len(episode) for episode in observations]
-    per_step = {
-        "rewards": rewards,
-        "propensities": propensities,
-        "distributions": distributions,
-        "legal": legal,
+    lists = _Lists([len(episode) for episode in actions], findings)
+    seen = lists.matrices("observations", observations, spare=1)
+    columns = {
+        "action": lists.vectors("actions", actions),
+        "reward": lists.vectors("rewards", rewards),
+        "propensity": lists.vectors("propensities", propensities),
+        "distribution": lists.matrices("distributions", distributions),
+        "legal": lists.matrices("legal", legal),
     }
-    for name, column in per_step.items():
-        if column is not None:
-            _check_lengths(name, [len(episode) for episode in column], decisions, 0, findings)
-    _check_lengths("observations", seen, decisions, 1, findings)
-    for name, column in {"terminated": terminated, "units": units}.items():
-        if column is not None and len(column) != len(decisions):
-            findings.fault(name, f"{len(column)} entries for {len(decisions)} episodes", "Give one an episode")
+    flags = lists.flags("terminated", terminated)
+    if units is not None:
+        lists.one_each("units", units)
     findings.raise_faults()
+    assert seen is not None
+    assert flags is not None
 
-    extra = np.array(seen, dtype=int) - np.array(decisions, dtype=int)
-    lengths = np.array(seen, dtype=int)
-    finals = np.cumsum(decisions)[extra > 0]  # a final state's row follows the decisions of its episode
-
-    def laid(column: Sequence[Any] | None, empty: Any = np.nan, dtype: Any = float) -> Any:
-        """End to end, with `empty` on the rows that hold a final state."""
-        if column is None:
-            return None
-        joined = np.concatenate([np.asarray(values) for values in column]) if len(column) else np.zeros(0)
-        return np.insert(joined.astype(dtype), finals, empty, axis=0)
-
-    flat = [np.asarray(episode, dtype=_float_type(episode)) for episode in observations]
-    flat = [episode[:, None] if episode.ndim == 1 else episode for episode in flat]
-    features = flat[0].shape[1] if flat else 0
-    width = _width(distributions) or _width(legal)
+    lengths = np.array([len(episode) for episode in seen])
+    finals = np.cumsum(lists.decisions)[lengths > lists.decisions]  # a final state follows its episode's decisions
+    laid = {}
+    for name, column in columns.items():
+        if column is not None:
+            empty, kind = (1, np.int8) if name == "legal" else (np.nan, float)
+            laid[name] = np.insert(np.concatenate(column).astype(kind), finals, empty, axis=0)
+    joined = np.concatenate(seen)
+    names = tuple(observation_names or (f"x{j}" for j in range(joined.shape[1])))
+    if len(set(names)) != joined.shape[1] or len(names) != joined.shape[1]:
+        findings.fault(
+            "observation_names", f"{len(names)} names for {joined.shape[1]} columns", "Give a different one for each"
+        )
+        findings.raise_faults()
+    widths = [laid[name].shape[1] for name in ("distribution", "legal") if name in laid]
     return RawLog(
-        episode=np.repeat(np.arange(len(decisions)), lengths),
-        episode_ids=np.arange(len(decisions)),
-        step=np.concatenate([np.arange(n) for n in lengths]) if len(lengths) else np.zeros(0, dtype=int),
-        observations=np.concatenate(flat) if flat else np.zeros((0, 0)),
-        observation_names=tuple(observation_names or (f"x{j}" for j in range(features))),
-        action=laid(actions),
-        reward=laid(rewards),
-        propensity=laid(propensities),
-        distribution=laid(distributions),
-        legal=laid(legal, empty=True, dtype=bool),
-        terminated=_on_last_rows(np.asarray(terminated, dtype=bool), lengths),
+        episode=np.repeat(np.arange(len(lengths)), lengths),
+        episode_ids=np.arange(len(lengths)),
+        step=np.concatenate([np.arange(n) for n in lengths]),
+        observations=joined,
+        observation_names=names,
+        action=laid["action"],
+        reward=laid["reward"],
+        propensity=laid.get("propensity"),
+        distribution=laid.get("distribution"),
+        legal=laid.get("legal"),
+        terminated=_on_last_rows(flags, lengths),
         unit=None if units is None else np.repeat(np.asarray(units), lengths),
-        action_count=action_count if action_count is not None else width,
+        action_count=action_count if action_count is not None else (widths[0] if widths else None),
     )
+
+
+class _Lists:
+    """Turns lists of episodes into arrays; what does not fit becomes a fault."""
+
+    def __init__(self, decisions: list[int], findings: Findings):
+        self.decisions, self.findings = np.array(decisions, dtype=int), findings
+        if len(decisions) == 0:
+            findings.fault("actions", "there are no episodes", "Give one array of actions an episode")
+        empty = np.flatnonzero(self.decisions == 0)
+        if len(empty):
+            findings.fault("actions", "an episode holds no decision", "Leave empty episodes out", empty)
+
+    def vectors(self, name: str, column: Sequence[Any] | None) -> list[np.ndarray] | None:
+        return self._arrays(name, column, 1, 0)
+
+    def matrices(self, name: str, column: Sequence[Any] | None, spare: int = 0) -> list[np.ndarray] | None:
+        arrays = self._arrays(name, column, 2, spare)
+        if arrays and len({array.shape[1] for array in arrays}) > 1:
+            self.findings.fault(name, "episodes differ in the number of columns", "Give the same columns everywhere")
+        return arrays
+
+    def _arrays(self, name: str, column: Sequence[Any] | None, rank: int, spare: int) -> list[np.ndarray] | None:
+        if column is None or not self.one_each(name, column):
+            return None
+        try:
+            arrays = [np.asarray(episode, dtype=_float_type(episode)) for episode in column]
+        except (TypeError, ValueError):
+            self.findings.fault(name, "it holds something else than numbers", "Give arrays of numbers")
+            return None
+        if name == "observations":
+            arrays = [array[:, None] if array.ndim == 1 else array for array in arrays]
+        wrong = np.array([e for e, array in enumerate(arrays) if array.ndim != rank])
+        if len(wrong):
+            shape = "[steps]" if rank == 1 else "[steps, columns]"
+            self.findings.fault(name, f"an array of shape {arrays[wrong[0]].shape}", f"Give {shape}", wrong)
+            return None
+        has = np.array([len(array) for array in arrays])
+        wrong = np.flatnonzero((has < self.decisions) | (has > self.decisions + spare))
+        if len(wrong):
+            e = int(wrong[0])
+            more = ", or one more for the final state" if spare else ""
+            what = f"{has[e]} entries for {self.decisions[e]} actions"
+            self.findings.fault(name, what, f"Give one an action{more}", wrong)
+            return None
+        return arrays
+
+    def flags(self, name: str, values: Sequence[Any]) -> np.ndarray | None:
+        if not self.one_each(name, values):
+            return None
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+            self.findings.fault(name, f"it holds something like '{array.flat[0]}'", "Give True or False an episode")
+            return None
+        return array.astype(bool)
+
+    def one_each(self, name: str, values: Sequence[Any]) -> bool:
+        if len(values) == len(self.decisions):
+            return True
+        self.findings.fault(name, f"{len(values)} entries for {len(self.decisions)} episodes", "Give one an episode")
+        return False
 
 
 def from_arrays(
@@ -91,29 +151,34 @@ def from_arrays(
     *,
     propensities: Any | None = None,
     distributions: Any | None = None,
+    legal: Any | None = None,
+    units: Any | None = None,
     **more: Any,
 ) -> Dataset:
     """From flat arrays in d3rlpy's manner: an episode ends where `terminals` or `timeouts` is set."""
-    terminals = np.asarray(terminals, dtype=bool).reshape(-1)
-    ends = terminals if timeouts is None else terminals | np.asarray(timeouts, dtype=bool).reshape(-1)
-    if len(ends) != len(observations):
-        findings = Findings()
-        findings.fault("terminals", f"{len(ends)} entries for {len(observations)} observations", "Give one a row")
-        findings.raise_faults()
+    flat = {"actions": actions, "rewards": rewards, "propensities": propensities, "terminals": terminals}
+    columns = {name: None if column is None else np.reshape(column, -1) for name, column in flat.items()}
+    columns |= {"observations": observations, "distributions": distributions, "legal": legal, "units": units}
+    columns["timeouts"] = np.zeros(len(observations)) if timeouts is None else np.reshape(timeouts, -1)
+    findings = Findings()
+    for name, column in columns.items():
+        if column is not None and len(column) != len(observations):
+            findings.fault(name, f"{len(column)} entries for {len(observations)} observations", "Give one a row")
+    for name in ("terminals", "timeouts"):
+        if not np.isin(np.asarray(columns[name]), (0, 1)).all():
+            findings.fault(name, "it holds something else than true and false", "Give 1 where an episode ends, else 0")
+    findings.raise_faults()
+    ends = (np.asarray(columns["terminals"]) != 0) | (np.asarray(columns["timeouts"]) != 0)
     edges = np.flatnonzero(ends[:-1]) + 1  # rows after the last end are an episode that was cut off
-
-    def episodes(column: Any | None) -> list[np.ndarray] | None:
-        return None if column is None else np.split(np.asarray(column), edges)
-
-    split_observations = episodes(observations)
-    assert split_observations is not None
+    split = {name: None if column is None else np.split(np.asarray(column), edges) for name, column in columns.items()}
+    finished = split.pop("terminals")
+    of_unit = split.pop("units")
+    split.pop("timeouts")
+    assert finished is not None
     return Dataset.from_episodes(
-        observations=split_observations,
-        actions=[np.reshape(episode, -1) for episode in episodes(actions) or []],
-        rewards=[np.reshape(episode, -1) for episode in episodes(rewards) or []],
-        terminated=[bool(episode[-1]) for episode in np.split(terminals, edges) if len(episode)],
-        propensities=episodes(propensities),
-        distributions=episodes(distributions),
+        **split,  # pyright: ignore[reportArgumentType]
+        terminated=[bool(episode[-1]) for episode in finished],
+        units=None if of_unit is None else [episode[0] for episode in of_unit],
         **more,
     )
 
@@ -135,26 +200,11 @@ def to_arrays(dataset: Dataset) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _check_lengths(name: str, has: list[int], needs: list[int], spare: int, findings: Findings) -> None:
-    if len(has) != len(needs):
-        findings.fault(name, f"{len(has)} episodes where actions have {len(needs)}", "Give every episode")
-        return
-    wrong = np.array([e for e, (h, n) in enumerate(zip(has, needs, strict=True)) if not n <= h <= n + spare])
-    if len(wrong):
-        e = int(wrong[0])
-        more = ", or one more for the final state" if spare else ""
-        findings.fault(name, f"{has[e]} entries for {needs[e]} actions", f"Give one an action{more}", wrong)
-
-
 def _float_type(values: Any) -> Any:
     return np.float32 if getattr(values, "dtype", None) == np.float32 else np.float64
 
 
-def _width(column: Sequence[Any] | None) -> int | None:
-    return None if not column else int(np.asarray(column[0]).shape[1])
-
-
 def _on_last_rows(flags: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    rows = np.zeros(int(lengths.sum()), dtype=bool)
+    rows = np.zeros(int(lengths.sum()), dtype=np.int8)
     rows[np.cumsum(lengths) - 1] = flags
     return rows

@@ -13,13 +13,15 @@ ROWS_SHOWN = 5
 
 @dataclass(frozen=True)
 class RowNames:
-    """How a reader counts rows: an editor's lines of a CSV file, or a frame's index."""
+    """How a reader counts rows: an editor's lines of a CSV file, or a frame's rows from 0."""
 
     word: str = "row"
     first: int = 0
+    skipped: np.ndarray | None = None  # where lines were left out: the place of each row that was not
 
     def list(self, rows: np.ndarray, total: int) -> str:
-        shown = ", ".join(str(int(row) + self.first) for row in rows[:ROWS_SHOWN])
+        places = rows[:ROWS_SHOWN] if self.skipped is None else self.skipped[rows[:ROWS_SHOWN]]
+        shown = ", ".join(str(int(place) + self.first) for place in places)
         rest = f" and {total - ROWS_SHOWN:,} more" if total > ROWS_SHOWN else ""
         return f"{self.word}{'' if total == 1 else 's'} {shown}{rest}"
 

@@ -53,8 +53,8 @@ def to_minari(dataset: Dataset, name: str, **metadata: Any) -> Any:
         last = np.arange(steps) == steps - 1
         infos = {}
         if dataset.propensities is not None:
-            # infos, like observations, have one entry more than actions: the reset's, which nothing reads
-            infos[INFO] = np.concatenate([dataset.propensities[rows], [np.nan]])
+            # infos have one entry more than actions: the first is the reset's, step t's is the one at t + 1
+            infos[INFO] = np.concatenate([[np.nan], dataset.propensities[rows]])
         buffers.append(
             minari.data_collector.EpisodeBuffer(
                 id=e,
@@ -86,7 +86,7 @@ def _propensities(episode: Any, steps: int) -> np.ndarray:
             "Log the probability of each taken action there; for uniformly random actions: uniform=True",
         )
         findings.raise_faults()
-    return np.asarray(infos[INFO], dtype=float)[:steps]
+    return np.asarray(infos[INFO], dtype=float)[1 : steps + 1]
 
 
 def _minari() -> Any:

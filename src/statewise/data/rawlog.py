@@ -8,6 +8,9 @@ import numpy as np
 
 from statewise.data.findings import RowNames
 
+# The columns that have one name each; the others come in families, by prefix.
+NAMED = ("episode", "step", "action", "reward", "propensity", "terminated", "truncated", "unit")
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -35,25 +38,26 @@ class RawLog:
     """Columns of a log before any check.
 
     `episode` holds codes 0, 1, … in order of first appearance; `episode_ids[code]` is what the log calls it.
-    A row whose `action` and `reward` are both NaN and which ends its episode is that episode's final state.
+    A row without action, reward and propensity (NaN) that ends its episode is that episode's final state.
     """
 
     episode: np.ndarray
     episode_ids: np.ndarray
     observations: np.ndarray
     observation_names: tuple[str, ...]
-    action: np.ndarray
-    reward: np.ndarray
+    action: np.ndarray | None  # None: there is no such column
+    reward: np.ndarray | None
     observation_columns: tuple[str, ...] = ()  # their names in the source, for messages
     step: np.ndarray | None = None
     propensity: np.ndarray | None = None
     distribution: np.ndarray | None = None
     legal: np.ndarray | None = None
-    terminated: np.ndarray | None = None
+    terminated: np.ndarray | None = None  # 1 true, 0 false, −1 empty; likewise truncated and legal
     truncated: np.ndarray | None = None
     unit: np.ndarray | None = None
     all_terminated: bool = False  # how every episode ended, where no column `terminated` tells
     action_count: int | None = None
+    unreadable: frozenset[str] = frozenset()  # columns with a fault already: they hold no numbers
     columns: Columns = field(default_factory=Columns)
     row_names: RowNames = field(default_factory=RowNames)
 

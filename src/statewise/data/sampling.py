@@ -40,7 +40,7 @@ class RowSampler(eqx.Module):
 def row_sampler(dataset: Dataset, discount: float = 1.0) -> RowSampler:
     """A sampler over a Dataset's rows; `discount` 1 draws all rows alike."""
     by_length = np.argsort(-dataset.lengths, kind="stable")
-    reach = np.count_nonzero(dataset.lengths[:, None] > np.arange(dataset.lengths.max())[None, :], axis=0)
+    reach = np.cumsum(np.bincount(dataset.lengths)[::-1])[::-1][1:]  # episodes longer than t, for t = 0, 1, …
     weight = reach * float(discount) ** np.arange(len(reach))
     return RowSampler(
         cumulative=jnp.asarray(np.cumsum(weight) / weight.sum(), dtype=jnp.float32),

@@ -21,9 +21,10 @@ class Spread:
 
     @classmethod
     def of(cls, values: np.ndarray) -> Spread:
-        quantiles = np.quantile(values, QUANTILES)
-        named = {f"{q:g}": float(v) for q, v in zip(QUANTILES, quantiles, strict=True)}
-        return cls(float(np.mean(values)), float(np.std(values)), named)
+        with np.errstate(over="ignore", invalid="ignore"):  # the largest floats have no finite spread
+            quantiles = np.quantile(values, QUANTILES)
+            named = {f"{q:g}": float(v) for q, v in zip(QUANTILES, quantiles, strict=True)}
+            return cls(float(np.mean(values)), float(np.std(values)), named)
 
 
 @dataclass(frozen=True)

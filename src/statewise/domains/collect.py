@@ -8,10 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from statewise.data.dataset import Dataset
-from statewise.domains.simulate import Act, Domain, Rollout, episode_keys, rollout
+from statewise.domains.simulate import Act, Domain, Rollout, episode_keys, lanes, rollout
 from statewise.domains.tabular import TabularMDP
-
-CHUNK = 64  # episodes between two reports of progress
 
 
 def collect(
@@ -24,8 +22,9 @@ def collect(
     """Runs `behaviour` for whole episodes; the same seed gives the same log, and a longer one starts the same."""
     keys = episode_keys(seed, episodes)
     observations, actions, rewards, distributions, terminated = [], [], [], [], []
-    for first in range(0, episodes, CHUNK):
-        played = rollout(domain, behaviour, keys[first : first + CHUNK])
+    chunk = lanes()  # episodes between two reports of progress
+    for first in range(0, episodes, chunk):
+        played = rollout(domain, behaviour, keys[first : first + chunk])
         for seen, taken, earned, chances, ended in _episodes(played):
             observations.append(seen)
             actions.append(taken)

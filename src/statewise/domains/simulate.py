@@ -69,6 +69,11 @@ def in_float64(function: Callable[P, R]) -> Callable[P, R]:
     return wrapped
 
 
+def lanes() -> int:
+    """How many episodes run side by side here."""
+    return LANES_CPU if jax.default_backend() == "cpu" else LANES_ACCELERATOR
+
+
 def episode_keys(seed: int, episodes: int) -> Key[Array, "episodes"]:
     """One key an episode: key i depends on `seed` and i alone."""
     return jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(seed)))(jnp.arange(episodes))
@@ -83,10 +88,10 @@ def rollout(domain: Domain, act: Act, keys: Key[Array, "episodes"]) -> Rollout:
     if episodes < 1:
         raise ValueError("rollout: keys is empty, so there is no episode to run; give one key per episode")
     act = jax.tree.map(_in_float32, act)
-    lanes = LANES_CPU if jax.default_backend() == "cpu" else LANES_ACCELERATOR
+    width = lanes()
     batches = [
-        _episodes(domain, act, keys[np.minimum(np.arange(first, first + lanes), episodes - 1)])
-        for first in range(0, episodes, lanes)
+        _episodes(domain, act, keys[np.minimum(np.arange(first, first + width), episodes - 1)])
+        for first in range(0, episodes, width)
     ]
     return Rollout(*(np.concatenate(parts)[:episodes] for parts in zip(*batches, strict=True)))
 
