@@ -1,0 +1,89 @@
+"""Off-PAC: the off-policy actor–critic (Degris, White & Sutton 2012), batch by batch like OPPOSD but for the ratio.
+
+g(π) = E_{s~d^μ, a~μ}[ ρ(s,a) ∇log π(a|s) Q^π(s,a) ],     ρ = π/μ
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import equinox as eqx
+from jaxtyping import Array, Key
+
+from statewise.data.dataset import Dataset
+from statewise.data.device import DeviceLog, device_log
+from statewise.ops.keys import key_for
+from statewise.ops.networks import Network
+from statewise.parts import actor, critic
+from statewise.parts.actor import Actor
+from statewise.parts.critic import Critic
+from statewise.parts.learned import Learned, start
+from statewise.parts.metrics import Metrics, measure
+
+
+@dataclass(frozen=True)
+class OffPAC:
+    """Settings; `variant` tells whether a discount below 1 also draws rows by d̂_γ (`full`) or all alike."""
+
+    discount: float = 0.98
+    variant: Literal["full", "average"] = "full"
+    critic: Critic = field(default_factory=Critic)
+    actor: Actor = field(default_factory=Actor)
+    scale_values: bool = True  # the critic works in units of the log's returns
+    horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
+    updates: int = 1000
+
+
+class Prepared(eqx.Module):
+    """The log as the learner draws from it."""
+
+    log: DeviceLog
+    actions: int = eqx.field(static=True)
+
+
+class State(eqx.Module):
+    """All that changes from update to update, and the cloned policy that does not."""
+
+    critic: Learned
+    actor: Learned
+    clone: Network
+
+
+def prepare(config: OffPAC, dataset: Dataset, scale: float, key: Key[Array, ""]) -> Prepared:
+    """Puts a scaled and, where wanted, padded log on the device."""
+    log = device_log(dataset, config.discount, scale)
+    return Prepared(log, dataset.action_count)
+
+
+def init(config: OffPAC, data: Prepared, key: Key[Array, ""]) -> State:
+    """Warm-start π on the logged actions and V̂ on the behaviour's returns."""
+    features = data.log.rows.features
+    cloned = actor.clone(config.actor, features, data.actions, data.log, key_for(key, "clone"))
+    value = critic.initial(config.critic, features, key_for(key, "critic"))
+    value, _ = critic.fit(config.critic, value, None, data.log, config.critic.warm_steps, key_for(key, "warm critic"))
+    return State(value, start(cloned, actor.optimiser(config.actor)), cloned)
+
+
+def update(config: OffPAC, data: Prepared, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
+    """One update of the policy."""
+    policy, log = state.actor.network, data.log
+
+    # The value of the current policy, by ρ-weighted regression on λ-returns
+    value, loss = critic.fit(config.critic, state.critic, policy, log, config.critic.steps, key_for(key, "critic"))
+
+    # A mini-batch, by d̂_γ where the gradient asks for it
+    discounted = config.discount < 1 and config.variant == "full"
+    size = config.actor.batch
+    batch = critic.draw(config.critic, policy, log, key_for(key, "actor"), size, discounted=discounted)
+
+    # Q − V̂, which is 0 where the log has no support
+    weight = batch.weight
+    advantage = critic.advantages(config.critic, value.network, batch, log, config.actor.baseline)
+
+    # Ascend
+    learned, report = actor.ascend(
+        config.actor, state.actor, state.clone, batch.rows, weight, advantage, key_for(key, "anchor")
+    )
+    metrics = measure(batch, weight, value, loss, report, log, key_for(key, "metrics"), (), learned)
+    return State(value, learned, state.clone), metrics

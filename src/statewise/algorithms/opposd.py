@@ -1,0 +1,107 @@
+"""OPPOSD: off-policy policy optimisation with state distribution correction (Liu et al., UAI 2019, Algorithm 1).
+
+∇R(π) = E_{s~d^μ, a~μ}[ w(s) ρ(s,a) ∇log π(a|s) Q^π(s,a) ],     w = d^π/d^μ,  ρ = π/μ
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import equinox as eqx
+from jaxtyping import Array, Key
+
+from statewise.data.dataset import Dataset
+from statewise.data.device import DeviceLog, device_log
+from statewise.ops.keys import key_for
+from statewise.ops.networks import Network
+from statewise.parts import actor, critic, ratio
+from statewise.parts.actor import Actor
+from statewise.parts.critic import Critic
+from statewise.parts.learned import Learned, start
+from statewise.parts.metrics import Metrics, measure
+from statewise.parts.ratio import ClosedForm, RatioNetwork
+from statewise.parts.ratio_network import Chain
+
+
+@dataclass(frozen=True)
+class OPPOSD:
+    """Settings. `variant` tells how a discount below 1 enters, as the paper's appendix compares:
+
+    - `full`: w of the discounted distributions, and rows drawn by d̂_γ;
+    - `discounted-ratio`: w of the discounted distributions, rows drawn alike;
+    - `average`: w of the average-reward case, rows drawn alike.
+    """
+
+    discount: float = 0.98
+    variant: Literal["full", "discounted-ratio", "average"] = "full"
+    ratio: ClosedForm | RatioNetwork = field(default_factory=ClosedForm)
+    critic: Critic = field(default_factory=Critic)
+    actor: Actor = field(default_factory=Actor)
+    scale_values: bool = True  # the critic works in units of the log's returns
+    horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
+    updates: int = 1000
+
+
+class Prepared(eqx.Module):
+    """The log as the learner draws from it."""
+
+    log: DeviceLog
+    ground: ratio.Ground
+    chain: Chain = eqx.field(static=True)
+    actions: int = eqx.field(static=True)
+
+
+class State(eqx.Module):
+    """All that changes from update to update, and the cloned policy that does not."""
+
+    ratio: ratio.State
+    critic: Learned
+    actor: Learned
+    clone: Network
+
+
+def prepare(config: OPPOSD, dataset: Dataset, scale: float, key: Key[Array, ""]) -> Prepared:
+    """Puts a scaled and, where wanted, padded log on the device."""
+    chain = ratio.chain_of(dataset, config.discount, average=config.variant == "average")
+    ground = ratio.prepare(config.ratio, dataset, chain, config.discount, key_for(key, "features"))
+    log = device_log(dataset, config.discount, scale)
+    return Prepared(log, ground, chain, dataset.action_count)
+
+
+def init(config: OPPOSD, data: Prepared, key: Key[Array, ""]) -> State:
+    """Line 1: warm-start π on the logged actions, V̂ on the behaviour's returns, w on the cloned policy."""
+    features = data.log.rows.features
+    cloned = actor.clone(config.actor, features, data.actions, data.log, key_for(key, "clone"))
+    value = critic.initial(config.critic, features, key_for(key, "critic"))
+    value, _ = critic.fit(config.critic, value, None, data.log, config.critic.warm_steps, key_for(key, "warm critic"))
+    w = ratio.initial(config.ratio, data.ground, features, key_for(key, "ratio"))
+    w = ratio.warm(config.ratio, data.ground, w, cloned, data.log, data.chain, key_for(key, "warm ratio"))
+    return State(w, value, start(cloned, actor.optimiser(config.actor)), cloned)
+
+
+def update(config: OPPOSD, data: Prepared, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
+    """Lines 3–20: one update of the policy."""
+    policy, log = state.actor.network, data.log
+
+    # Lines 4–11: the state ratio of the current policy
+    w = ratio.fit(config.ratio, data.ground, state.ratio, policy, log, data.chain, key_for(key, "ratio"))
+
+    # Lines 12–15: its value, by ρ-weighted regression on λ-returns
+    value, loss = critic.fit(config.critic, state.critic, policy, log, config.critic.steps, key_for(key, "critic"))
+
+    # Line 16: a mini-batch, by d̂_γ where the gradient asks for it
+    discounted = config.discount < 1 and config.variant == "full"
+    size = config.actor.batch
+    batch = critic.draw(config.critic, policy, log, key_for(key, "actor"), size, discounted=discounted)
+
+    # Lines 17–18: the ratio on it, and Q − V̂, which is 0 where the log has no support
+    weight = batch.weight * ratio.of_rows(data.ground, w, batch.rows)
+    advantage = critic.advantages(config.critic, value.network, batch, log, config.actor.baseline)
+
+    # Line 19: ascend
+    learned, report = actor.ascend(
+        config.actor, state.actor, state.clone, batch.rows, weight, advantage, key_for(key, "anchor")
+    )
+    metrics = measure(batch, weight, value, loss, report, log, key_for(key, "metrics"), w, learned)
+    return State(w, value, learned, state.clone), metrics

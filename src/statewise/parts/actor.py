@@ -1,0 +1,98 @@
+"""The actor: one ascent step along the off-policy policy gradient, and its warm start by cloning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Key
+
+from statewise.data.device import DeviceLog, Rows
+from statewise.ops.networks import Network, initial_network
+from statewise.parts import anchor
+from statewise.parts.anchor import Anchor
+from statewise.parts.learned import Learned, descend, start
+from statewise.parts.policy import action_ratio, entropy, log_policy
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Settings of the actor.
+
+    With `relative`, advantages are divided by their deviation, so that entropy and anchor weigh against learning alike
+    in every unit of reward; without it both are absolute, as in the paper.
+    """
+
+    hidden: tuple[int, ...] = (32,)
+    learning_rate: float = 1e-3
+    batch: int = 5000
+    baseline: bool = True
+    entropy: float = 0.01
+    relative: bool = True
+    anchor: Anchor = field(default_factory=Anchor)
+    clip: float | None = None  # the largest ρ
+    clone_steps: int = 2000
+    clone_rate: float = 1e-3
+    clone_batch: int = 1000
+
+
+class Report(eqx.Module):
+    """What one update of the actor saw."""
+
+    entropy: Float[Array, ""]
+    advantage_deviation: Float[Array, ""]
+    anchor: Float[Array, ""]
+    gradient_norm: Float[Array, ""]
+
+
+def optimiser(settings: Actor) -> optax.GradientTransformation:
+    return optax.adam(settings.learning_rate)
+
+
+def clone(settings: Actor, features: int, actions: int, log: DeviceLog, key: Key[Array, ""]) -> Network:
+    """Maximises the log-likelihood of the logged actions, from a nearly uniform start."""
+    start_key, rows_key = jax.random.split(key)
+    network = initial_network(start_key, (features, *settings.hidden, actions), last_scale=0.01)
+    keys = jax.random.split(rows_key, settings.clone_steps)
+    rate = optax.adam(settings.clone_rate)
+
+    def loss(network: Network, key: Key[Array, ""]) -> Float[Array, ""]:
+        rows = log.draw(key, settings.clone_batch)
+        chances = log_policy(network, rows.state, rows.legal)
+        taken = jnp.take_along_axis(chances, rows.action[:, None], axis=1)[:, 0]
+        return -jnp.sum(rows.live * taken) / jnp.sum(rows.live)
+
+    return descend(start(network, rate), rate, loss, keys)[0].network
+
+
+def ascend(
+    settings: Actor,
+    learned: Learned,
+    cloned: Network,
+    rows: Rows,
+    weight: Float[Array, "*batch"],
+    advantage: Float[Array, "*batch"],
+    key: Key[Array, ""],
+) -> tuple[Learned, Report]:
+    """One step along E[w ρ ∇log π · A] = E[w ∇ρ · A]; `weight` is w, made to average 1 over the batch."""
+    weight = weight / jnp.mean(weight)
+    deviation = jnp.sqrt(jnp.mean(weight * advantage**2))
+    if settings.relative:
+        advantage = advantage / jnp.maximum(deviation, 1e-8)
+
+    def loss(policy: Network) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, ""]]]:
+        gain = jnp.mean(weight * action_ratio(policy, rows, settings.clip) * advantage)
+        spread = jnp.mean(weight * entropy(log_policy(policy, rows.state, rows.legal)))
+        pull = jnp.zeros(())
+        if settings.anchor.weight > 0:
+            pull = anchor.penalty(settings.anchor, policy, cloned, rows, key)
+        return -gain - settings.entropy * spread + settings.anchor.weight * pull, (spread, pull)
+
+    gradient, (spread, pull) = jax.grad(loss, has_aux=True)(learned.network)
+    changes, state = optimiser(settings).update(gradient, learned.optimiser)
+    network = optax.apply_updates(learned.network, changes)  # pyright: ignore[reportArgumentType]
+    report = Report(spread, deviation, pull, optax.tree.norm(gradient))
+    return Learned(network, state), report  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,43 @@
+"""The off-support anchor: where no data can defend it, the policy keeps to what the one it was cloned from knew.
+
+The gradient sees only logged states. An improved policy soon visits others, and there the network's output drifts as a
+side effect of the updates. The anchor adds, at states drawn around and beyond the log's,
+
+    −weight · E[c(s̃) KL(π_clone(·|s̃) ‖ π_θ(·|s̃))],     s̃ = spread · s + noise · ε,   ε ~ N(0, I),
+
+with s a logged state, scaled to mean 0 and deviation 1, and c(s̃) = 1 − H(π_clone(·|s̃))/log |A| the certainty of the
+cloned policy: a behaviour that acts at random has nothing to keep, and is not held to. So the log itself decides where
+the anchor holds, and how strongly. On the log's own states such a penalty would hold learning back without curing the
+drift.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from statewise.data.device import Rows
+from statewise.ops.networks import Network
+from statewise.parts.policy import entropy, log_policy
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Settings of the anchor; weight 0 turns it off."""
+
+    weight: float = 1.0
+    spread: float = 1.5
+    noise: float = 1.0
+
+
+def penalty(settings: Anchor, policy: Network, clone: Network, rows: Rows, key: Key[Array, ""]) -> Float[Array, ""]:
+    """E[c · KL(clone ‖ π)] at states beyond the rows' own."""
+    noise = settings.noise * jax.random.normal(key, rows.state.shape)
+    states = settings.spread * rows.state + noise
+    wanted, given = log_policy(clone, states), log_policy(policy, states)
+    certainty = 1 - entropy(wanted) / math.log(wanted.shape[-1])
+    return jnp.mean(certainty * jnp.sum(jnp.exp(wanted) * (wanted - given), axis=-1))

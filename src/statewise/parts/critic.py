@@ -1,0 +1,134 @@
+"""The critic V̂: ρ-weighted regression on off-policy λ-returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Key
+
+from statewise.data.device import DeviceLog, Rows
+from statewise.ops.keys import key_for
+from statewise.ops.networks import Network, initial_network
+from statewise.ops.returns import lambda_returns
+from statewise.parts.learned import Learned, descend, start
+from statewise.parts.policy import action_ratio
+
+TERMINAL_PART = 10  # one terminal state to so many rows in a batch
+
+
+@dataclass(frozen=True)
+class Critic:
+    """Settings of the critic."""
+
+    hidden: tuple[int, ...] = (32,)
+    learning_rate: float = 1e-3
+    trace: float = 0.0  # λ
+    batch: int = 5000
+    steps: int = 10
+    warm_steps: int = 500
+    clip: float | None = None  # the largest ρ
+    terminal_weight: float = 1.0  # of V̂ = 0 in the states where episodes ended
+
+
+class Batch(eqx.Module):
+    """Decisions to learn from; whole episodes in time order where λ > 0."""
+
+    rows: Rows
+    ratio: Float[Array, "*batch"]  # ρ of the fixed policy
+    weight: Float[Array, "*batch"]  # 0 on rows that fill up an episode or lead nowhere known
+
+
+def optimiser(settings: Critic) -> optax.GradientTransformation:
+    return optax.adam(settings.learning_rate)
+
+
+def initial(settings: Critic, features: int, key: Key[Array, ""]) -> Learned:
+    return start(initial_network(key, (features, *settings.hidden, 1)), optimiser(settings))
+
+
+def draw(
+    settings: Critic,
+    policy: Network | None,
+    log: DeviceLog,
+    key: Key[Array, ""],
+    count: int,
+    times: int = 1,
+    discounted: bool = False,
+) -> Batch:
+    """`times` batches of about `count` rows in one draw; `policy` None: the behaviour's own, ρ = 1."""
+    if settings.trace == 0:
+        rows = log.draw(key, times * count, discounted)
+        weight = rows.usable
+    else:
+        episodes = max(1, round(count / log.horizon))
+        rows, valid = log.draw_episodes(key, times * episodes)
+        weight = rows.usable * valid
+        if discounted:
+            weight = weight * log.discount ** jnp.arange(log.horizon)[None, :]
+    ratio = jnp.ones(rows.reward.shape) if policy is None else action_ratio(policy, rows, settings.clip)
+    return Batch(rows, ratio, weight)
+
+
+def values(
+    network: Network, scale: Float[Array, ""], states: Float[Array, "*batch features"]
+) -> Float[Array, "*batch"]:
+    """V̂(s), in units of the log's returns."""
+    return scale * network(states)[..., 0]
+
+
+def action_values(settings: Critic, network: Network, batch: Batch, log: DeviceLog) -> Float[Array, "*batch"]:
+    """Rλ(s,a), which stands for Q(s,a); V̂ after a terminal step, in padding and in the absorbing state is 0."""
+    rows = batch.rows
+    onward = rows.onward * values(network, log.scale, rows.next_state)
+    if settings.trace == 0:
+        return rows.reward + log.discount * onward
+    next_ratio = jnp.concatenate([batch.ratio[:, 1:], jnp.ones((batch.ratio.shape[0], 1))], axis=1)
+    returns = jax.vmap(lambda_returns, in_axes=(0, 0, 0, 0, None, None))
+    return returns(rows.reward, onward, next_ratio, rows.last > 0, log.discount, settings.trace)
+
+
+def advantages(
+    settings: Critic, network: Network, batch: Batch, log: DeviceLog, baseline: bool
+) -> Float[Array, "*batch"]:
+    """Q(s,a), less V̂(s) as a baseline where wanted: E[ρ∇log π] = 0, so that it changes no gradient's mean."""
+    gain = action_values(settings, network, batch, log)
+    if baseline:
+        gain = gain - values(network, log.scale, batch.rows.state)
+    # nothing is to be gained in padding or in the absorbing state
+    return batch.rows.live * gain
+
+
+def fit(
+    settings: Critic,
+    learned: Learned,
+    policy: Network | None,
+    log: DeviceLog,
+    steps: int,
+    key: Key[Array, ""],
+) -> tuple[Learned, Float[Array, ""]]:
+    """`steps` updates for a fixed policy; draws, gathers and ρ come before the loop. Returns the last loss too."""
+    drawn = draw(settings, policy, log, key_for(key, "rows"), settings.batch, steps)
+    batches = jax.tree.map(lambda leaf: leaf.reshape(steps, leaf.shape[0] // steps, *leaf.shape[1:]), drawn)
+    anchored = settings.terminal_weight > 0 and log.terminal.shape[0] > 0
+    count = settings.batch // TERMINAL_PART if anchored else 0
+    ended = (
+        log.draw_terminal(key_for(key, "terminal"), steps * count) if anchored else jnp.zeros((0, log.rows.features))
+    )
+
+    def loss(network: Network, given: tuple[Batch, Float[Array, "ended features"]]) -> Float[Array, ""]:
+        """ℓ = mean ρ (Rλ − V̂)², in units of the returns' scale; the target carries no gradient."""
+        batch, ended = given
+        target = jax.lax.stop_gradient(action_values(settings, network, batch, log))
+        errors = (target - values(network, log.scale, batch.rows.state)) / log.scale
+        result = jnp.sum(batch.weight * batch.ratio * errors**2) / jnp.sum(batch.weight)
+        if anchored:
+            result = result + settings.terminal_weight * jnp.mean(network(ended) ** 2)
+        return result
+
+    batches = (batches, ended.reshape(steps, count, log.rows.features))
+    learned, losses = descend(learned, optimiser(settings), loss, batches)
+    return learned, losses[-1]

@@ -1,0 +1,37 @@
+"""A network and its optimiser's state, which travel together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import optax
+from jaxtyping import Array, Float
+
+from statewise.ops.networks import Network
+
+
+class Learned(eqx.Module):
+    """A network that is being learned; the optimiser's state is kept from one actor update to the next."""
+
+    network: Network
+    optimiser: optax.OptState
+
+
+def start(network: Network, optimiser: optax.GradientTransformation) -> Learned:
+    return Learned(network, optimiser.init(network))  # pyright: ignore[reportArgumentType]
+
+
+def descend(
+    learned: Learned, optimiser: optax.GradientTransformation, loss: Callable[..., Float[Array, ""]], batches: Any
+) -> tuple[Learned, Float[Array, " steps"]]:
+    """One step of the optimiser for each batch in turn; `loss(network, batch)`. Returns the losses too."""
+
+    def step(learned: Learned, batch: Any):
+        value, gradient = jax.value_and_grad(loss)(learned.network, batch)
+        changes, state = optimiser.update(gradient, learned.optimiser, learned.network)  # pyright: ignore
+        return Learned(optax.apply_updates(learned.network, changes), state), value  # pyright: ignore
+
+    return jax.lax.scan(step, learned, batches)

@@ -1,0 +1,66 @@
+"""What one update tells about itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
+
+from statewise.data.device import DeviceLog
+from statewise.parts import critic
+from statewise.parts.actor import Report
+from statewise.parts.critic import Batch
+from statewise.parts.learned import Learned
+
+INITIAL_STATES = 256
+PARTS = ("state ratio", "critic", "actor")  # in the order they are computed
+
+
+class Metrics(eqx.Module):
+    """One number each. `finite` tells of the ratio, the critic and the actor, in the order they were computed."""
+
+    value: Float[Array, ""]  # the critic's: mean V̂(s₀)
+    reward: Float[Array, ""]  # the state ratio's: Σ wρr / Σ w, per decision
+    ratio_ess: Float[Array, ""]  # effective share of the rows, (Σw)² / n Σw²
+    ratio_largest: Float[Array, ""]  # the largest w / Σw
+    critic_loss: Float[Array, ""]
+    entropy: Float[Array, ""]
+    advantage_deviation: Float[Array, ""]
+    anchor: Float[Array, ""]
+    gradient_norm: Float[Array, ""]
+    finite: Bool[Array, "3"]
+
+
+def measure(
+    batch: Batch,
+    weight: Float[Array, "*batch"],
+    value: Learned,
+    loss: Float[Array, ""],
+    report: Report,
+    log: DeviceLog,
+    key: Key[Array, ""],
+    ratio: Any,
+    actor: Learned,
+) -> Metrics:
+    total = jnp.sum(weight)
+    starts = log.draw_initial(key, INITIAL_STATES)
+    return Metrics(
+        value=jnp.mean(critic.values(value.network, log.scale, starts)),
+        reward=jnp.sum(weight * batch.ratio * batch.rows.reward) / total,
+        ratio_ess=total**2 / (jnp.sum(batch.weight) * jnp.sum(weight**2)),
+        ratio_largest=jnp.max(weight) / total,
+        critic_loss=loss,
+        entropy=report.entropy,
+        advantage_deviation=report.advantage_deviation,
+        anchor=report.anchor,
+        gradient_norm=report.gradient_norm,
+        finite=jnp.stack([_finite(ratio), _finite(value), _finite(actor)]),
+    )
+
+
+def _finite(tree: Any) -> Bool[Array, ""]:
+    leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
+    return jnp.all(jnp.stack(leaves)) if leaves else jnp.asarray(True)

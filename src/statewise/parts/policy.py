@@ -1,0 +1,34 @@
+"""The policy: a softmax over a network's outputs, restricted to legal actions."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from statewise.data.device import Rows
+from statewise.ops.networks import Network
+
+
+def log_policy(
+    network: Network, state: Float[Array, "*batch features"], legal: Bool[Array, "*batch actions"] | None = None
+) -> Float[Array, "*batch actions"]:
+    """log π(·|s); −∞ for actions that are not legal."""
+    logits = network(state)
+    if legal is not None:
+        logits = jnp.where(legal, logits, -jnp.inf)
+    return jax.nn.log_softmax(logits)
+
+
+def action_ratio(network: Network, rows: Rows, clip: float | None = None) -> Float[Array, "*batch"]:
+    """ρ(s,a) = π(a|s) / μ(a|s) of the logged actions, capped at `clip` where one is given."""
+    chances = jnp.exp(log_policy(network, rows.state, rows.legal))
+    taken = jnp.take_along_axis(chances, rows.action[..., None], axis=-1)[..., 0]
+    ratio = taken / rows.propensity
+    return ratio if clip is None else jnp.minimum(ratio, clip)
+
+
+def entropy(log_probabilities: Float[Array, "*batch actions"]) -> Float[Array, "*batch"]:
+    """H(π(·|s)) = −Σ_a π(a|s) log π(a|s); actions without probability add nothing."""
+    finite = jnp.where(jnp.isfinite(log_probabilities), log_probabilities, 0.0)
+    return -jnp.sum(jnp.exp(log_probabilities) * finite, axis=-1)

@@ -1,0 +1,110 @@
+"""The state ratio w(s) = d^π(s)/d^μ(s) for a fixed policy: one face for both estimators."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from statewise.data.dataset import Dataset
+from statewise.data.device import DeviceLog, Rows
+from statewise.ops.kernels import median_distance
+from statewise.ops.keys import key_for
+from statewise.ops.networks import Network
+from statewise.parts import ratio_closed_form, ratio_network
+from statewise.parts.learned import Learned
+from statewise.parts.policy import action_ratio
+from statewise.parts.ratio_closed_form import Basis, ClosedForm, Flow, Solution
+from statewise.parts.ratio_network import Chain, RatioNetwork
+
+Settings = ClosedForm | RatioNetwork
+State = Solution | Learned
+
+
+class Ground(eqx.Module):
+    """What an estimator needs of the log, made once."""
+
+    bandwidth: Float[Array, ""]
+    basis: Basis | None
+    flow: Flow | None
+
+
+def chain_of(dataset: Dataset, discount: float, average: bool = False) -> Chain:
+    """Which equations hold: discounted below 1; else renewal where episodes end by themselves, continuing otherwise."""
+    if discount < 1 and not average:
+        return "discounted"
+    return "renewal" if dataset.terminated.any() else "continuing"
+
+
+def prepare(settings: Settings, dataset: Dataset, chain: Chain, discount: float, key: Key[Array, ""]) -> Ground:
+    """Everything that does not depend on the policy; observations must be scaled."""
+    bandwidth = settings.bandwidth or median_distance(np.asarray(dataset.observations))
+    if isinstance(settings, RatioNetwork):
+        return Ground(jnp.asarray(bandwidth, jnp.float32), None, None)
+    basis = ratio_closed_form.make_basis(settings, np.asarray(dataset.observations, np.float64), bandwidth, key)
+    flow = ratio_closed_form.make_flow(basis, dataset, chain, discount)
+    return Ground(jnp.asarray(bandwidth, jnp.float32), basis, flow)
+
+
+def initial(settings: Settings, ground: Ground, features: int, key: Key[Array, ""]) -> State:
+    """w before anything is fitted; for the closed form, which keeps nothing, w ≡ 1."""
+    if isinstance(settings, RatioNetwork):
+        return ratio_network.initial(settings, features, key)
+    assert ground.flow is not None
+    ones = ground.flow.phi[: ground.flow.following.shape[0]].mean(
+        axis=0
+    )  # E[φ·1]: the projection of w ≡ 1, since E[φφᵀ] = I
+    return Solution(ones, jnp.asarray(0.0), jnp.asarray(0.0))
+
+
+def fit(
+    settings: Settings,
+    ground: Ground,
+    state: State,
+    policy: Network,
+    log: DeviceLog,
+    chain: Chain,
+    key: Key[Array, ""],
+    steps: int | None = None,
+) -> State:
+    """w for this policy: some steps of the network from where it stood, or one exact solution."""
+    if isinstance(settings, RatioNetwork):
+        assert isinstance(state, Learned)
+        steps = settings.steps if steps is None else steps
+        return ratio_network.fit(settings, state, policy, log, chain, ground.bandwidth, steps, key)
+    assert ground.flow is not None
+    rows, weight = ratio_closed_form.draw_rows(ground.flow, settings.rows, key_for(key, "rows"))
+    ratio = action_ratio(policy, log.rows.take(rows), settings.clip)
+    return ratio_closed_form.solve(settings, ground.flow, rows, weight, ratio)
+
+
+def warm(
+    settings: Settings,
+    ground: Ground,
+    state: State,
+    policy: Network,
+    log: DeviceLog,
+    chain: Chain,
+    key: Key[Array, ""],
+) -> State:
+    """The first w, for the cloned policy: many steps of the network; nothing for the closed form, which keeps none."""
+    if isinstance(settings, RatioNetwork):
+        return fit(settings, ground, state, policy, log, chain, key, settings.warm_steps)
+    return state
+
+
+def of_rows(ground: Ground, state: State, rows: Rows) -> Float[Array, "*batch"]:
+    """w at logged rows; the closed form's negative values are cut off."""
+    if isinstance(state, Learned):
+        return ratio_network.state_ratio(state.network, rows.state)
+    assert ground.flow is not None
+    return jnp.maximum(ground.flow.phi[rows.index] @ state.beta, 0.0)
+
+
+def of_states(ground: Ground, state: State, states: Float[Array, "n features"]) -> Float[Array, " n"]:
+    """w at any states."""
+    if isinstance(state, Learned):
+        return ratio_network.state_ratio(state.network, states)
+    assert ground.basis is not None
+    return jnp.maximum(ground.basis(states) @ state.beta, 0.0)

@@ -1,0 +1,140 @@
+"""w(s) = d^π(s)/d^μ(s) as a network, by the kernel minimax loss of Liu et al. (2018), Algorithms 1 and 2.
+
+The loss is ‖E[δ k(x,·)]‖², estimated without bias from two independent batches A and B:
+
+    D = 1/(nm) Σ_{i∈A, j∈B} δᵢ δⱼ k(xᵢ, xⱼ) / mean k
+
+- average case (γ = 1): x = s', δ = (w(s)ρ − w(s')) / mean w;
+- discounted: with probability ∝ γᵗ⁺¹ over t = −1, 0, 1, …: at t = −1 x = s₀ and δ = 1 − w(s₀); later x = sₜ₊₁ and
+  δ = w(sₜ)ρₜ − w(sₜ₊₁).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Key
+
+from statewise.data.device import DeviceLog
+from statewise.ops.kernels import rbf
+from statewise.ops.keys import key_for
+from statewise.ops.networks import Network, initial_network
+from statewise.parts.learned import Learned, descend, start
+from statewise.parts.policy import action_ratio
+
+Chain = Literal["renewal", "continuing", "discounted"]
+
+
+@dataclass(frozen=True)
+class RatioNetwork:
+    """Settings of the network estimator."""
+
+    hidden: tuple[int, ...] = (32,)
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-5  # decoupled: inside Adam it would swamp the kernel loss's small gradient
+    batch: int = 200
+    steps: int = 50
+    warm_steps: int = 500
+    bandwidth: float | None = None  # None: the median distance between logged states
+    clip: float | None = None
+
+
+class Pairs(eqx.Module):
+    """Batches A and B of one step: what w is evaluated on, and the kernel between them."""
+
+    state: Float[Array, "*lead pair batch features"]
+    following: Float[Array, "*lead pair batch features"]
+    ratio: Float[Array, "*lead pair batch"]
+    begins: Float[Array, "*lead pair batch"]  # 1: this is t = −1, and `following` an initial state
+    weight: Float[Array, "*lead pair batch"]  # 0: the row leads nowhere
+    kernel: Float[Array, "*lead batch batch"]
+
+
+def optimiser(settings: RatioNetwork) -> optax.GradientTransformation:
+    return optax.adamw(settings.learning_rate, weight_decay=settings.weight_decay)
+
+
+def initial(settings: RatioNetwork, features: int, key: Key[Array, ""]) -> Learned:
+    return start(initial_network(key, (features, *settings.hidden, 1)), optimiser(settings))
+
+
+def state_ratio(network: Network, states: Float[Array, "*batch features"]) -> Float[Array, "*batch"]:
+    """w(s) = softplus(network(s)) > 0."""
+    return jax.nn.softplus(network(states)[..., 0])
+
+
+def fit(
+    settings: RatioNetwork,
+    learned: Learned,
+    policy: Network,
+    log: DeviceLog,
+    chain: Chain,
+    bandwidth: Float[Array, ""],
+    steps: int,
+    key: Key[Array, ""],
+) -> Learned:
+    """`steps` updates of w for a fixed policy. All draws, ρ and kernels come before the loop: none depends on w."""
+    pairs = draw_pairs(settings, policy, log, chain, bandwidth, steps, key)
+    loss = discounted_loss if chain == "discounted" else average_loss
+    return descend(learned, optimiser(settings), loss, pairs)[0]
+
+
+def draw_pairs(
+    settings: RatioNetwork,
+    policy: Network,
+    log: DeviceLog,
+    chain: Chain,
+    bandwidth: Float[Array, ""],
+    steps: int,
+    key: Key[Array, ""],
+) -> Pairs:
+    count = steps * 2 * settings.batch
+    rows = log.draw(key_for(key, "rows"), count, discounted=chain == "discounted")
+    ratio = action_ratio(policy, rows, settings.clip)
+    begins, weight = jnp.zeros(count), rows.usable
+    if chain == "renewal":
+        following, weight = log.renewed(key_for(key, "renewal"), rows), jnp.ones(count)
+    elif chain == "continuing":
+        following = rows.next_state
+    else:
+        begins = (jax.random.uniform(key_for(key, "begins"), (count,)) < log.first_share).astype(jnp.float32)
+        fresh = log.draw_initial(key_for(key, "initial"), count)
+        following = jnp.where(begins[:, None] > 0, fresh, rows.next_state)
+        weight = jnp.where(begins > 0, 1.0, rows.onward)
+
+    def shaped(values: Array) -> Array:
+        return values.reshape(steps, 2, settings.batch, *values.shape[1:])
+
+    points = shaped(following)
+    kernel = jax.vmap(rbf, in_axes=(0, 0, None))(points[:, 0], points[:, 1], bandwidth)
+    kernel = kernel / jnp.mean(kernel, axis=(1, 2), keepdims=True)
+    return Pairs(shaped(rows.state), points, shaped(ratio), shaped(begins), shaped(weight), kernel)
+
+
+def average_loss(network: Network, pairs: Pairs) -> Float[Array, ""]:
+    here, there = _both(network, pairs)
+    scale = jnp.mean(here * pairs.weight, axis=-1, keepdims=True)
+    delta = pairs.weight * (here * pairs.ratio - there) / scale
+    return _quadratic(delta, pairs)
+
+
+def discounted_loss(network: Network, pairs: Pairs) -> Float[Array, ""]:
+    here, there = _both(network, pairs)
+    delta = pairs.weight * jnp.where(pairs.begins > 0, 1.0 - there, here * pairs.ratio - there)
+    return _quadratic(delta, pairs)
+
+
+def _both(network: Network, pairs: Pairs) -> tuple[Float[Array, "pair batch"], Float[Array, "pair batch"]]:
+    """w at the states and at those that follow, in one pass through the network."""
+    stacked = state_ratio(network, jnp.stack([pairs.state, pairs.following]))
+    return stacked[0], stacked[1]
+
+
+def _quadratic(delta: Float[Array, "pair batch"], pairs: Pairs) -> Float[Array, ""]:
+    size = delta.shape[-1]
+    return delta[0] @ pairs.kernel @ delta[1] / size**2

@@ -1,0 +1,144 @@
+"""The run folder: settings, metrics, checkpoints and what is needed to make them again.
+
+run/
+  manifest.json           settings, seeds, versions, the data's fingerprint, how far it got
+  metrics.npz             one array [seeds, updates] a metric
+  checkpoints/            state-<update>.npz to resume from, seed-<s>-update-<u>.safetensors to act by
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from statewise.policy_file import Policy
+
+LIBRARIES = ("statewise", "jax", "equinox", "optax", "numpy")
+
+
+class RunError(ValueError):
+    """The folder is not a run, or not one that can go on."""
+
+
+class RunFolder:
+    """Writes whole files or none, so that an interrupted run can be resumed."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.checkpoints = self.path / "checkpoints"
+
+    @classmethod
+    def create(cls, path: str | Path) -> RunFolder:
+        folder = cls(path)
+        if folder.path.exists() and not folder.path.is_dir():
+            raise RunError(f"{path}: there is a file of that name")
+        if folder.path.is_dir() and any(folder.path.iterdir()) and not folder.exists():
+            raise RunError(f"{path}: the folder holds other things; give an empty one")
+        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        folder = cls(path)
+        if not folder.exists():
+            raise RunError(f"{path}: it is not a run folder (it has no manifest.json)")
+        return folder
+
+    def exists(self) -> bool:
+        return (self.path / "manifest.json").is_file()
+
+    # The manifest
+
+    def manifest(self) -> dict[str, Any]:
+        return json.loads((self.path / "manifest.json").read_text())
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        self._write("manifest.json", json.dumps(manifest, indent=2, default=str).encode())
+
+    # Metrics and checkpoints
+
+    def write_metrics(self, metrics: Mapping[str, np.ndarray]) -> None:
+        self._write_arrays("metrics.npz", metrics)
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        with np.load(self.path / "metrics.npz", allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+
+    def write_state(self, update: int, state: Any) -> None:
+        """The whole learner's state, to resume from; only the newest is kept."""
+        leaves = jax.tree.leaves(state)
+        arrays = {f"leaf_{i:04d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+        name = f"checkpoints/state-{update}.npz"
+        self._write_arrays(name, arrays)
+        for other in self.checkpoints.glob("state-*.npz"):
+            if other.name != Path(name).name:
+                other.unlink()
+
+    def read_state(self, like: Any) -> tuple[int, Any] | None:
+        """The newest state and its update, put into the shape of `like`; None where there is none."""
+        found = sorted(self.checkpoints.glob("state-*.npz"), key=lambda path: int(path.stem.split("-")[1]))
+        if not found:
+            return None
+        with np.load(found[-1], allow_pickle=False) as file:
+            leaves = [file[name] for name in sorted(file.files)]
+        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(like)]
+        if [leaf.shape for leaf in leaves] != shapes:
+            raise RunError(f"{self.path}: its checkpoint belongs to other settings; give another folder")
+        restored = jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(leaf) for leaf in leaves])
+        return int(found[-1].stem.split("-")[1]), restored
+
+    def write_policy(self, seed: int, update: int, policy: Policy) -> None:
+        policy.save(self.checkpoints / f"seed-{seed}-update-{update}.safetensors")
+
+    def policies(self) -> dict[tuple[int, int], Policy]:
+        """Every checkpoint's policy by (seed, update), in that order."""
+        found = {}
+        for path in self.checkpoints.glob("seed-*-update-*.safetensors"):
+            _, seed, _, update = path.stem.split("-")
+            found[int(seed), int(update)] = path
+        return {key: Policy.load(found[key]) for key in sorted(found)}
+
+    def _write(self, name: str, contents: bytes) -> None:
+        self._replace(name, lambda part: part.write_bytes(contents))
+
+    def _write_arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        def write(part: Path) -> None:
+            with part.open("wb") as file:
+                np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+
+        self._replace(name, write)
+
+    def _replace(self, name: str, write: Any) -> None:
+        path = self.path / name
+        part = path.with_name(f".{path.name}.part")
+        try:
+            write(part)
+            os.replace(part, path)
+        finally:
+            with suppress(FileNotFoundError):
+                part.unlink()
+
+
+def provenance() -> dict[str, Any]:
+    """What the numbers were made with."""
+    return {
+        "versions": {name: _version(name) for name in LIBRARIES} | {"python": platform.python_version()},
+        "device": jax.devices()[0].device_kind,
+        "machine": platform.machine(),
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except Exception:  # a source tree that was never installed has no version
+        return "source"

@@ -1,0 +1,224 @@
+"""The only training loop: one compiled program, scanned over updates and mapped over seeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from statewise.algorithms import offpac, opposd
+from statewise.algorithms.offpac import OffPAC
+from statewise.algorithms.opposd import OPPOSD
+from statewise.data.augment import Scaler, pad
+from statewise.data.dataset import Dataset
+from statewise.ops.keys import key_for
+from statewise.ops.networks import Network
+from statewise.parts.metrics import PARTS, Metrics
+from statewise.policy_file import Policy
+from statewise.runs import RunError, RunFolder, provenance
+
+Config = OPPOSD | OffPAC
+ALGORITHMS: dict[type, Any] = {OPPOSD: opposd, OffPAC: offpac}
+
+
+class NotFinite(ArithmeticError):
+    """Training produced a number that is not finite; the last good checkpoint is kept."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a watcher is told after each stretch of updates."""
+
+    update: int
+    updates: int
+    value: float  # mean over seeds of the critic's V̂(s₀)
+    ratio_ess: float
+    entropy: float
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A finished run: the last policy of each seed, every checkpoint, and all metrics [seeds, updates]."""
+
+    policies: tuple[Policy, ...]
+    checkpoints: dict[tuple[int, int], Policy]
+    metrics: dict[str, np.ndarray]
+    config: Config
+    seeds: tuple[int, ...]
+
+
+def fit(
+    dataset: Dataset,
+    config: Config | None = None,
+    *,
+    seeds: int | Sequence[int] = 1,
+    updates: int | None = None,
+    checkpoint_every: int | None = None,
+    out: str | Path | None = None,
+    progress: Callable[[Progress], None] = lambda told: None,
+) -> Result:
+    """Learns policies from a log.
+
+    `seeds` is a number of runs, or their seeds. With `out`, metrics and checkpoints go to that folder, and a run that
+    was interrupted there goes on where it stopped.
+
+    >>> result = fit(train, OPPOSD(discount=0.98), seeds=5)  # doctest: +SKIP
+    >>> result.policies[0].probabilities(observations)  # doctest: +SKIP
+    """
+    config = OPPOSD(discount=usual_discount(dataset)) if config is None else config
+    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    updates = config.updates if updates is None else updates
+    every = max(1, updates // 10) if checkpoint_every is None else min(checkpoint_every, updates)
+    loop = _Loop(dataset, config, chosen, updates, every, None if out is None else RunFolder.create(out))
+    return loop.run(progress)
+
+
+def usual_discount(dataset: Dataset) -> float:
+    """1 where episodes end by themselves, so that a whole episode's return counts; .98 where they go on."""
+    return 1.0 if dataset.terminated.any() else 0.98
+
+
+def prepare(dataset: Dataset, config: Config, key: Key[Array, ""]) -> tuple[Any, Scaler]:
+    """The log as the learner draws from it, and how observations were scaled."""
+    scaler = Scaler.of(dataset)
+    scale = float(np.std(dataset.returns(config.discount))) if config.scale_values else 1.0
+    scaled = scaler.scale(dataset if config.horizon is None else pad(dataset, config.horizon))
+    # returns that never vary leave nothing to scale by
+    data = ALGORITHMS[type(config)].prepare(config, scaled, scale if scale > 0 else 1.0, key)
+    return data, scaler
+
+
+class _Loop:
+    """One run: its compiled programs, its state, and what it writes."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        config: Config,
+        seeds: tuple[int, ...],
+        updates: int,
+        every: int,
+        folder: RunFolder | None,
+    ):
+        self.dataset, self.config, self.seeds = dataset, config, seeds
+        self.updates, self.every, self.folder = updates, every, folder
+        self.data, self.scaler = prepare(dataset, config, key_for(jax.random.key(0), "prepare"))
+        self.keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+        self.checkpoints: dict[tuple[int, int], Policy] = {}
+        self.metrics: dict[str, np.ndarray] = {}
+
+    def run(self, progress: Callable[[Progress], None]) -> Result:
+        done, state = self._begin()
+        while done < self.updates:
+            # stretches end on multiples of `every`, so that a resumed run makes the same checkpoints
+            count = min(self.every - done % self.every, self.updates - done)
+            state, metrics = stretch(self.config, self.data, state, self.keys, jnp.asarray(done), count)
+            metrics = jax.device_get(metrics)
+            self._check_finite(metrics, done)
+            done += count
+            self._keep(metrics, state, done)
+            progress(_told(metrics, done, self.updates))
+        last = tuple(self._policy(state, i, done) for i in range(len(self.seeds)))
+        return Result(last, self.checkpoints, self.metrics, self.config, self.seeds)
+
+    def _begin(self) -> tuple[int, Any]:
+        fresh = begin(self.config, self.data, self.keys)
+        if self.folder is None:
+            return 0, fresh
+        identity = {
+            "algorithm": type(self.config).__name__,
+            "config": json.loads(json.dumps(asdict(self.config))),
+            "seeds": list(self.seeds),
+            "data": self.dataset.fingerprint,
+        }
+        if self.folder.exists():
+            known = self.folder.manifest()
+            changed = [name for name, value in identity.items() if known.get(name) != value]
+            if changed:
+                raise RunError(
+                    f"{self.folder.path}: it holds a run with another {', '.join(changed)}; give a new folder"
+                )
+            resumed = self.folder.read_state(fresh)
+            if resumed is not None:
+                self.metrics, self.checkpoints = self.folder.metrics(), self.folder.policies()
+                return resumed
+        self.folder.write_manifest({**identity, "updates": self.updates, **provenance()})
+        return 0, fresh
+
+    def _check_finite(self, metrics: Metrics, done: int) -> None:
+        finite = np.asarray(metrics.finite)  # [seeds, updates, parts]
+        if finite.all():
+            return
+        seed, update, part = (int(index) for index in np.argwhere(~finite)[np.argmin(np.argwhere(~finite)[:, 1])])
+        kept = f"; the checkpoint of update {done} is kept in {self.folder.path}" if self.folder and done else ""
+        raise NotFinite(
+            f"the {PARTS[part]} became infinite or not a number at update {done + update + 1} of seed "
+            f"{self.seeds[seed]}{kept}. A smaller learning rate for it, or a clip on ρ, may help"
+        )
+
+    def _keep(self, metrics: Metrics, state: Any, done: int) -> None:
+        for field in fields(metrics):  # pyright: ignore[reportArgumentType]
+            new = np.asarray(getattr(metrics, field.name))
+            old = self.metrics.get(field.name)
+            self.metrics[field.name] = new if old is None else np.concatenate([old, new], axis=1)
+        for i, seed in enumerate(self.seeds):
+            self.checkpoints[seed, done] = self._policy(state, i, done)
+        if self.folder is not None:
+            for seed in self.seeds:
+                self.folder.write_policy(seed, done, self.checkpoints[seed, done])
+            self.folder.write_metrics(self.metrics)
+            self.folder.write_state(done, state)  # last: a resumed run finds all that came before it
+
+    def _policy(self, state: Any, i: int, update: int) -> Policy:
+        network: Network = jax.tree.map(lambda leaf: np.asarray(leaf[i], np.float64), state.actor.network)
+        return Policy(
+            weights=network.weights,  # pyright: ignore[reportArgumentType]
+            biases=network.biases,  # pyright: ignore[reportArgumentType]
+            mean=self.scaler.mean,
+            std=self.scaler.std,
+            observation_names=self.dataset.observation_names,
+            action_names=tuple(str(a) for a in range(self.dataset.action_count)),
+            card={
+                "algorithm": type(self.config).__name__,
+                "seed": self.seeds[i],
+                "update": update,
+                "data": self.dataset.fingerprint,
+            },
+        )
+
+
+@eqx.filter_jit
+def begin(config: Config, data: Any, keys: Key[Array, " seeds"]) -> Any:
+    """The warm-started state of every seed."""
+    return jax.vmap(lambda key: ALGORITHMS[type(config)].init(config, data, key))(keys)
+
+
+@eqx.filter_jit
+def stretch(
+    config: Config, data: Any, state: Any, keys: Key[Array, " seeds"], done: Array, count: int
+) -> tuple[Any, Metrics]:
+    """`count` updates of every seed; the random numbers of an update depend on its seed and number alone."""
+    update = ALGORITHMS[type(config)].update
+
+    def one_seed(state: Any, key: Key[Array, ""]) -> tuple[Any, Metrics]:
+        def step(state: Any, number: Array) -> tuple[Any, Metrics]:
+            return update(config, data, state, jax.random.fold_in(key_for(key, "updates"), number))
+
+        return jax.lax.scan(step, state, done + jnp.arange(count))
+
+    return jax.vmap(one_seed)(state, keys)
+
+
+def _told(metrics: Metrics, done: int, updates: int) -> Progress:
+    def last(values: np.ndarray) -> float:
+        return float(np.mean(np.asarray(values)[:, -1]))
+
+    return Progress(done, updates, last(metrics.value), last(metrics.ratio_ess), last(metrics.entropy))  # pyright: ignore
