@@ -14,6 +14,8 @@ demo: $(SET_UP)
 	@mkdir -p $(DEMO)
 	$(BIN)/statewise collect cartpole --episodes 500 --seed 0 --out $(DEMO)/cartpole.parquet
 	$(BIN)/statewise inspect $(DEMO)/cartpole.parquet
+	$(BIN)/statewise fit $(DEMO)/cartpole.parquet --out $(DEMO)/run
+	$(BIN)/statewise score $(DEMO)/run --domain cartpole
 
 test: $(SET_UP_DEV) check
 	$(BIN)/pytest -n 2

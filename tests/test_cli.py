@@ -65,6 +65,8 @@ def test_faults_end_with_exit_code_2_and_no_traceback(tmp_path):
         (["collect", "carpole", "--out", "x.csv"], "'carpole' is not one of"),
         (["collect", "cartpole", "--out", "x.txt"], "must end in .parquet or .csv"),
         (["collect", "cartpole", "--episodes", "0", "--out", "x.csv"], "is not in the range"),
+        (["fit", "absent.csv", "--out", "run"], "there is no such file"),
+        (["score", "absent", "--domain", "cartpole"], "it is not a run folder"),
         (["collect", "cartpole", "--noise", "0.5", "--out", "x.csv"], "it goes with --behaviour FILE"),
         (["collect", "cartpole", "--seed", "4294967296", "--out", "x.csv"], "is not in the range"),
         (["collect", "cartpole", "--behaviour", "absent.safetensors", "--out", "x.csv"], "there is no such file"),
@@ -124,3 +126,33 @@ def test_help_does_not_wait_for_jax():
     code += "; print('jax' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert out.stdout.strip().endswith("False")
+
+
+def test_fit_and_score_a_small_run(tmp_path):
+    """A few updates from log to curve; a second call finds the run finished and changes nothing."""
+    statewise("collect", "cartpole", "--episodes", 30, "--out", tmp_path / "log.parquet")
+    arguments = ("fit", tmp_path / "log.parquet", "--updates", 4, "--seeds", 2, "--checkpoint-every", 2)
+    first = statewise(*arguments, "--out", tmp_path / "run", "--json")
+    assert first.returncode == 0, first.stderr
+    assert [row["seed"] for row in json.loads(first.stdout)["seeds"]] == [0, 1]
+    names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert names == [
+        "seed-0-update-2.safetensors",
+        "seed-0-update-4.safetensors",
+        "seed-1-update-2.safetensors",
+        "seed-1-update-4.safetensors",
+        "state-4.npz",
+    ]
+    before = (tmp_path / "run" / "checkpoints" / "seed-1-update-4.safetensors").read_bytes()
+    again = statewise(*arguments, "--out", tmp_path / "run", "--json")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "run" / "checkpoints" / "seed-1-update-4.safetensors").read_bytes() == before
+    other = statewise(
+        "fit", tmp_path / "log.parquet", "--updates", 4, "--algorithm", "offpac", "--out", tmp_path / "run"
+    )
+    assert other.returncode == 2
+    assert "it holds a run with another algorithm" in " ".join(other.stderr.split())
+    scored = statewise("score", tmp_path / "run", "--domain", "cartpole", "--episodes", 8, "--json")
+    told = json.loads(scored.stdout)
+    assert {(row["seed"], row["update"]) for row in told["checkpoints"]} == {(0, 2), (0, 4), (1, 2), (1, 4)}
+    assert 8 < told["behaviour"] < 60

@@ -38,8 +38,10 @@ def test_shown_output_is_what_is_printed(session):
 
 
 def test_python_snippets_run(session):
+    """One after the other, as a reader would type them."""
     folder, _ = session
-    for snippet in blocks("python"):
-        done = subprocess.run([sys.executable, "-c", snippet], cwd=folder, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert "Dataset: 350 episodes" in done.stdout
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "".join(blocks("python"))], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Dataset: 350 episodes" in done.stdout

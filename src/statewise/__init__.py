@@ -4,6 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from statewise.algorithms.offpac import OffPAC as OffPAC
+    from statewise.algorithms.opposd import OPPOSD as OPPOSD
     from statewise.data.dataset import Dataset as Dataset
     from statewise.data.episodes import from_arrays as from_arrays
     from statewise.data.episodes import to_arrays as to_arrays
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
     from statewise.data.minari import to_minari as to_minari
     from statewise.data.rawlog import Columns as Columns
     from statewise.data.table import load as load
+    from statewise.parts.fit_ratio import fit_ratio as fit_ratio
     from statewise.policy_file import Policy as Policy
+    from statewise.training import fit as fit
 
 # Where each public name lives; it is imported when first asked for, so that `import statewise` is instant
 # and a machine without the table libraries can still train.
@@ -22,7 +26,11 @@ _HOMES = {
     "Dataset": "data.dataset",
     "LogError": "data.findings",
     "LogWarning": "data.findings",
+    "OPPOSD": "algorithms.opposd",
+    "OffPAC": "algorithms.offpac",
     "Policy": "policy_file",
+    "fit": "training",
+    "fit_ratio": "parts.fit_ratio",
     "from_arrays": "data.episodes",
     "from_minari": "data.minari",
     "load": "data.table",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class NotFinite(ArithmeticError):
 
 
 @dataclass(frozen=True)
-class Progress:
+class Told:
     """What a watcher is told after each stretch of updates."""
 
     update: int
@@ -63,7 +63,7 @@ def fit(
     updates: int | None = None,
     checkpoint_every: int | None = None,
     out: str | Path | None = None,
-    progress: Callable[[Progress], None] = lambda told: None,
+    progress: Callable[[Told], None] = lambda told: None,
 ) -> Result:
     """Learns policies from a log.
 
@@ -75,9 +75,9 @@ def fit(
     """
     config = OPPOSD(discount=usual_discount(dataset)) if config is None else config
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    updates = config.updates if updates is None else updates
-    every = max(1, updates // 10) if checkpoint_every is None else min(checkpoint_every, updates)
-    loop = _Loop(dataset, config, chosen, updates, every, None if out is None else RunFolder.create(out))
+    config = config if updates is None else replace(config, updates=updates)
+    every = max(1, config.updates // 10) if checkpoint_every is None else min(checkpoint_every, config.updates)
+    loop = _Loop(dataset, config, chosen, every, None if out is None else RunFolder.create(out))
     return loop.run(progress)
 
 
@@ -104,18 +104,17 @@ class _Loop:
         dataset: Dataset,
         config: Config,
         seeds: tuple[int, ...],
-        updates: int,
         every: int,
         folder: RunFolder | None,
     ):
         self.dataset, self.config, self.seeds = dataset, config, seeds
-        self.updates, self.every, self.folder = updates, every, folder
+        self.updates, self.every, self.folder = config.updates, every, folder
         self.data, self.scaler = prepare(dataset, config, key_for(jax.random.key(0), "prepare"))
         self.keys = jnp.stack([jax.random.key(seed) for seed in seeds])
         self.checkpoints: dict[tuple[int, int], Policy] = {}
         self.metrics: dict[str, np.ndarray] = {}
 
-    def run(self, progress: Callable[[Progress], None]) -> Result:
+    def run(self, progress: Callable[[Told], None]) -> Result:
         done, state = self._begin()
         while done < self.updates:
             # stretches end on multiples of `every`, so that a resumed run makes the same checkpoints
@@ -150,7 +149,7 @@ class _Loop:
             if resumed is not None:
                 self.metrics, self.checkpoints = self.folder.metrics(), self.folder.policies()
                 return resumed
-        self.folder.write_manifest({**identity, "updates": self.updates, **provenance()})
+        self.folder.write_manifest({**identity, **provenance()})
         return 0, fresh
 
     def _check_finite(self, metrics: Metrics, done: int) -> None:
@@ -217,8 +216,8 @@ def stretch(
     return jax.vmap(one_seed)(state, keys)
 
 
-def _told(metrics: Metrics, done: int, updates: int) -> Progress:
+def _told(metrics: Metrics, done: int, updates: int) -> Told:
     def last(values: np.ndarray) -> float:
         return float(np.mean(np.asarray(values)[:, -1]))
 
-    return Progress(done, updates, last(metrics.value), last(metrics.ratio_ess), last(metrics.entropy))  # pyright: ignore
+    return Told(done, updates, last(metrics.value), last(metrics.ratio_ess), last(metrics.entropy))  # pyright: ignore

@@ -32,7 +32,7 @@ class OffPAC:
     actor: Actor = field(default_factory=Actor)
     scale_values: bool = True  # the critic works in units of the log's returns
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
-    updates: int = 1000
+    updates: int = 2000
 
 
 class Prepared(eqx.Module):
@@ -45,7 +45,7 @@ class Prepared(eqx.Module):
 class State(eqx.Module):
     """All that changes from update to update, and the cloned policy that does not."""
 
-    critic: Learned
+    critic: critic.Value
     actor: Learned
     clone: Network
 
@@ -62,7 +62,7 @@ def init(config: OffPAC, data: Prepared, key: Key[Array, ""]) -> State:
     cloned = actor.clone(config.actor, features, data.actions, data.log, key_for(key, "clone"))
     value = critic.initial(config.critic, features, key_for(key, "critic"))
     value, _ = critic.fit(config.critic, value, None, data.log, config.critic.warm_steps, key_for(key, "warm critic"))
-    return State(value, start(cloned, actor.optimiser(config.actor)), cloned)
+    return State(value, start(cloned, actor.optimiser(config.actor, config.updates)), cloned)
 
 
 def update(config: OffPAC, data: Prepared, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
@@ -82,8 +82,9 @@ def update(config: OffPAC, data: Prepared, state: State, key: Key[Array, ""]) ->
     advantage = critic.advantages(config.critic, value.network, batch, log, config.actor.baseline)
 
     # Ascend
+    steps, anchor_key = config.updates, key_for(key, "anchor")
     learned, report = actor.ascend(
-        config.actor, state.actor, state.clone, batch.rows, weight, advantage, key_for(key, "anchor")
+        config.actor, state.actor, state.clone, batch.rows, weight, advantage, steps, anchor_key
     )
     metrics = measure(batch, weight, value, loss, report, log, key_for(key, "metrics"), (), learned)
     return State(value, learned, state.clone), metrics

@@ -40,7 +40,7 @@ class OPPOSD:
     actor: Actor = field(default_factory=Actor)
     scale_values: bool = True  # the critic works in units of the log's returns
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
-    updates: int = 1000
+    updates: int = 2000
 
 
 class Prepared(eqx.Module):
@@ -56,7 +56,7 @@ class State(eqx.Module):
     """All that changes from update to update, and the cloned policy that does not."""
 
     ratio: ratio.State
-    critic: Learned
+    critic: critic.Value
     actor: Learned
     clone: Network
 
@@ -77,7 +77,7 @@ def init(config: OPPOSD, data: Prepared, key: Key[Array, ""]) -> State:
     value, _ = critic.fit(config.critic, value, None, data.log, config.critic.warm_steps, key_for(key, "warm critic"))
     w = ratio.initial(config.ratio, data.ground, features, key_for(key, "ratio"))
     w = ratio.warm(config.ratio, data.ground, w, cloned, data.log, data.chain, key_for(key, "warm ratio"))
-    return State(w, value, start(cloned, actor.optimiser(config.actor)), cloned)
+    return State(w, value, start(cloned, actor.optimiser(config.actor, config.updates)), cloned)
 
 
 def update(config: OPPOSD, data: Prepared, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
@@ -100,8 +100,9 @@ def update(config: OPPOSD, data: Prepared, state: State, key: Key[Array, ""]) ->
     advantage = critic.advantages(config.critic, value.network, batch, log, config.actor.baseline)
 
     # Line 19: ascend
+    steps, anchor_key = config.updates, key_for(key, "anchor")
     learned, report = actor.ascend(
-        config.actor, state.actor, state.clone, batch.rows, weight, advantage, key_for(key, "anchor")
+        config.actor, state.actor, state.clone, batch.rows, weight, advantage, steps, anchor_key
     )
     metrics = measure(batch, weight, value, loss, report, log, key_for(key, "metrics"), w, learned)
     return State(w, value, learned, state.clone), metrics

@@ -26,8 +26,9 @@ class Actor:
     in every unit of reward; without it both are absolute, as in the paper.
     """
 
-    hidden: tuple[int, ...] = (32,)
-    learning_rate: float = 1e-3
+    hidden: tuple[int, ...] = (32, 32)
+    learning_rate: float = 3e-4
+    decay: bool = True  # the learning rate falls to 0 over the run, so that the last policy is a settled one
     batch: int = 5000
     baseline: bool = True
     entropy: float = 0.01
@@ -48,8 +49,9 @@ class Report(eqx.Module):
     gradient_norm: Float[Array, ""]
 
 
-def optimiser(settings: Actor) -> optax.GradientTransformation:
-    return optax.adam(settings.learning_rate)
+def optimiser(settings: Actor, updates: int) -> optax.GradientTransformation:
+    rate = settings.learning_rate
+    return optax.adam(optax.linear_schedule(rate, 0.0, updates) if settings.decay else rate)
 
 
 def clone(settings: Actor, features: int, actions: int, log: DeviceLog, key: Key[Array, ""]) -> Network:
@@ -75,9 +77,10 @@ def ascend(
     rows: Rows,
     weight: Float[Array, "*batch"],
     advantage: Float[Array, "*batch"],
+    updates: int,
     key: Key[Array, ""],
 ) -> tuple[Learned, Report]:
-    """One step along E[w ρ ∇log π · A] = E[w ∇ρ · A]; `weight` is w, made to average 1 over the batch."""
+    """One of `updates` steps along E[w ρ ∇log π · A] = E[w ∇ρ · A]; `weight` is w, made to average 1 over the batch."""
     weight = weight / jnp.mean(weight)
     deviation = jnp.sqrt(jnp.mean(weight * advantage**2))
     if settings.relative:
@@ -92,7 +95,7 @@ def ascend(
         return -gain - settings.entropy * spread + settings.anchor.weight * pull, (spread, pull)
 
     gradient, (spread, pull) = jax.grad(loss, has_aux=True)(learned.network)
-    changes, state = optimiser(settings).update(gradient, learned.optimiser)
+    changes, state = optimiser(settings, updates).update(gradient, learned.optimiser)
     network = optax.apply_updates(learned.network, changes)  # pyright: ignore[reportArgumentType]
     report = Report(spread, deviation, pull, optax.tree.norm(gradient))
     return Learned(network, state), report  # pyright: ignore[reportArgumentType]

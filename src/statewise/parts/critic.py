@@ -14,7 +14,7 @@ from statewise.data.device import DeviceLog, Rows
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network, initial_network
 from statewise.ops.returns import lambda_returns
-from statewise.parts.learned import Learned, descend, start
+from statewise.parts.learned import Learned, descend_once, start
 from statewise.parts.policy import action_ratio
 
 TERMINAL_PART = 10  # one terminal state to so many rows in a batch
@@ -24,14 +24,26 @@ TERMINAL_PART = 10  # one terminal state to so many rows in a batch
 class Critic:
     """Settings of the critic."""
 
-    hidden: tuple[int, ...] = (32,)
+    hidden: tuple[int, ...] = (32, 32)
     learning_rate: float = 1e-3
     trace: float = 0.0  # λ
     batch: int = 5000
     steps: int = 10
-    warm_steps: int = 500
+    warm_steps: int = 1000
     clip: float | None = None  # the largest ρ
     terminal_weight: float = 1.0  # of V̂ = 0 in the states where episodes ended
+    target_rate: float = 0.02  # how fast the network that is bootstrapped from follows; 1: it is the critic itself
+
+
+class Value(eqx.Module):
+    """V̂ as it is learned, and the slower network that its targets bootstrap from."""
+
+    learned: Learned
+    target: Network
+
+    @property
+    def network(self) -> Network:
+        return self.learned.network
 
 
 class Batch(eqx.Module):
@@ -46,8 +58,9 @@ def optimiser(settings: Critic) -> optax.GradientTransformation:
     return optax.adam(settings.learning_rate)
 
 
-def initial(settings: Critic, features: int, key: Key[Array, ""]) -> Learned:
-    return start(initial_network(key, (features, *settings.hidden, 1)), optimiser(settings))
+def initial(settings: Critic, features: int, key: Key[Array, ""]) -> Value:
+    network = initial_network(key, (features, *settings.hidden, 1))
+    return Value(start(network, optimiser(settings)), network)
 
 
 def draw(
@@ -104,12 +117,12 @@ def advantages(
 
 def fit(
     settings: Critic,
-    learned: Learned,
+    value: Value,
     policy: Network | None,
     log: DeviceLog,
     steps: int,
     key: Key[Array, ""],
-) -> tuple[Learned, Float[Array, ""]]:
+) -> tuple[Value, Float[Array, ""]]:
     """`steps` updates for a fixed policy; draws, gathers and ρ come before the loop. Returns the last loss too."""
     drawn = draw(settings, policy, log, key_for(key, "rows"), settings.batch, steps)
     batches = jax.tree.map(lambda leaf: leaf.reshape(steps, leaf.shape[0] // steps, *leaf.shape[1:]), drawn)
@@ -119,16 +132,25 @@ def fit(
         log.draw_terminal(key_for(key, "terminal"), steps * count) if anchored else jnp.zeros((0, log.rows.features))
     )
 
-    def loss(network: Network, given: tuple[Batch, Float[Array, "ended features"]]) -> Float[Array, ""]:
-        """ℓ = mean ρ (Rλ − V̂)², in units of the returns' scale; the target carries no gradient."""
-        batch, ended = given
-        target = jax.lax.stop_gradient(action_values(settings, network, batch, log))
-        errors = (target - values(network, log.scale, batch.rows.state)) / log.scale
+    def loss(network: Network, target: Network, batch: Batch, ended: Float[Array, "ended features"]):
+        """ℓ = mean ρ (Rλ − V̂)², in units of the returns' scale; Rλ carries no gradient."""
+        returns = jax.lax.stop_gradient(action_values(settings, target, batch, log))
+        errors = (returns - values(network, log.scale, batch.rows.state)) / log.scale
         result = jnp.sum(batch.weight * batch.ratio * errors**2) / jnp.sum(batch.weight)
         if anchored:
             result = result + settings.terminal_weight * jnp.mean(network(ended) ** 2)
         return result
 
-    batches = (batches, ended.reshape(steps, count, log.rows.features))
-    learned, losses = descend(learned, optimiser(settings), loss, batches)
-    return learned, losses[-1]
+    def step(value: Value, given: tuple[Batch, Array]) -> tuple[Value, Float[Array, ""]]:
+        learned, lost = descend_once(
+            value.learned, optimiser(settings), lambda network: loss(network, bootstrap(value), *given)
+        )
+        rate = settings.target_rate
+        target = jax.tree.map(lambda slow, fast: slow + rate * (fast - slow), value.target, learned.network)
+        return Value(learned, target), lost
+
+    def bootstrap(value: Value) -> Network:
+        return value.network if settings.target_rate == 1 else value.target
+
+    value, losses = jax.lax.scan(step, value, (batches, ended.reshape(steps, count, log.rows.features)))
+    return value, losses[-1]

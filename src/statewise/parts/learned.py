@@ -24,14 +24,21 @@ def start(network: Network, optimiser: optax.GradientTransformation) -> Learned:
     return Learned(network, optimiser.init(network))  # pyright: ignore[reportArgumentType]
 
 
+def descend_once(
+    learned: Learned, optimiser: optax.GradientTransformation, loss: Callable[[Network], Float[Array, ""]]
+) -> tuple[Learned, Float[Array, ""]]:
+    """One step of the optimiser, and the loss before it."""
+    value, gradient = jax.value_and_grad(loss)(learned.network)
+    changes, state = optimiser.update(gradient, learned.optimiser, learned.network)  # pyright: ignore
+    return Learned(optax.apply_updates(learned.network, changes), state), value  # pyright: ignore
+
+
 def descend(
     learned: Learned, optimiser: optax.GradientTransformation, loss: Callable[..., Float[Array, ""]], batches: Any
 ) -> tuple[Learned, Float[Array, " steps"]]:
     """One step of the optimiser for each batch in turn; `loss(network, batch)`. Returns the losses too."""
 
-    def step(learned: Learned, batch: Any):
-        value, gradient = jax.value_and_grad(loss)(learned.network, batch)
-        changes, state = optimiser.update(gradient, learned.optimiser, learned.network)  # pyright: ignore
-        return Learned(optax.apply_updates(learned.network, changes), state), value  # pyright: ignore
+    def step(learned: Learned, batch: Any) -> tuple[Learned, Float[Array, ""]]:
+        return descend_once(learned, optimiser, lambda network: loss(network, batch))
 
     return jax.lax.scan(step, learned, batches)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Key
 from statewise.data.device import DeviceLog
 from statewise.parts import critic
 from statewise.parts.actor import Report
-from statewise.parts.critic import Batch
+from statewise.parts.critic import Batch, Value
 from statewise.parts.learned import Learned
 
 INITIAL_STATES = 256
@@ -37,7 +37,7 @@ class Metrics(eqx.Module):
 def measure(
     batch: Batch,
     weight: Float[Array, "*batch"],
-    value: Learned,
+    value: Value,
     loss: Float[Array, ""],
     report: Report,
     log: DeviceLog,

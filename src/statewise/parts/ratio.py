@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -72,7 +74,8 @@ def fit(
     if isinstance(settings, RatioNetwork):
         assert isinstance(state, Learned)
         steps = settings.steps if steps is None else steps
-        return ratio_network.fit(settings, state, policy, log, chain, ground.bandwidth, steps, key)
+        rho = partial(action_ratio, policy, clip=settings.clip)
+        return ratio_network.fit(settings, state, rho, log, chain, ground.bandwidth, steps, key)
     assert ground.flow is not None
     rows, weight = ratio_closed_form.draw_rows(ground.flow, settings.rows, key_for(key, "rows"))
     ratio = action_ratio(policy, log.rows.take(rows), settings.clip)

@@ -11,6 +11,7 @@ The loss is ‖E[δ k(x,·)]‖², estimated without bias from two independent b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,14 +21,14 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from statewise.data.device import DeviceLog
+from statewise.data.device import DeviceLog, Rows
 from statewise.ops.kernels import rbf
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network, initial_network
 from statewise.parts.learned import Learned, descend, start
-from statewise.parts.policy import action_ratio
 
 Chain = Literal["renewal", "continuing", "discounted"]
+ActionRatio = Callable[[Rows], Float[Array, "*batch"]]  # ρ(s,a) of the policy that w is wanted for
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def state_ratio(network: Network, states: Float[Array, "*batch features"]) -> Fl
 def fit(
     settings: RatioNetwork,
     learned: Learned,
-    policy: Network,
+    action_ratio: ActionRatio,
     log: DeviceLog,
     chain: Chain,
     bandwidth: Float[Array, ""],
@@ -79,14 +80,14 @@ def fit(
     key: Key[Array, ""],
 ) -> Learned:
     """`steps` updates of w for a fixed policy. All draws, ρ and kernels come before the loop: none depends on w."""
-    pairs = draw_pairs(settings, policy, log, chain, bandwidth, steps, key)
+    pairs = draw_pairs(settings, action_ratio, log, chain, bandwidth, steps, key)
     loss = discounted_loss if chain == "discounted" else average_loss
     return descend(learned, optimiser(settings), loss, pairs)[0]
 
 
 def draw_pairs(
     settings: RatioNetwork,
-    policy: Network,
+    action_ratio: ActionRatio,
     log: DeviceLog,
     chain: Chain,
     bandwidth: Float[Array, ""],
@@ -95,7 +96,7 @@ def draw_pairs(
 ) -> Pairs:
     count = steps * 2 * settings.batch
     rows = log.draw(key_for(key, "rows"), count, discounted=chain == "discounted")
-    ratio = action_ratio(policy, rows, settings.clip)
+    ratio = action_ratio(rows)
     begins, weight = jnp.zeros(count), rows.usable
     if chain == "renewal":
         following, weight = log.renewed(key_for(key, "renewal"), rows), jnp.ones(count)

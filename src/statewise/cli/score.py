@@ -1,0 +1,71 @@
+"""`statewise score`: what a run's policies earn in the simulator its log came from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from statewise.cli.options import json_option, seed_option
+from statewise.cli.progress import bar
+from statewise.domains.behaviours import DOMAINS, domain_and_behaviour, with_noise
+from statewise.domains.simulate import episode_keys, returns, rollout
+from statewise.runs import RunFolder
+
+BAR = 30  # characters of the longest bar
+
+
+@click.command(epilog="Example: statewise score runs/cartpole --domain cartpole")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--domain", "name", type=click.Choice(DOMAINS), required=True)
+@click.option("--episodes", type=click.IntRange(1, 100_000), default=64, show_default=True, help="A policy.")
+@seed_option
+@json_option
+def command(run: Path, name: str, episodes: int, seed: int, as_json: bool) -> None:
+    """Play every checkpoint of RUN in a simulator and print the curve.
+
+    Learning never does this: it is for those who have the simulator, to see what was learned.
+    """
+    domain, behaviour = domain_and_behaviour(name)
+    keys = episode_keys(seed, episodes)
+    policies = RunFolder.open(run).policies()
+    if not policies:
+        raise click.ClickException(f"{run}: it has no checkpoints yet")
+
+    def earned(act) -> float:
+        return float(returns(rollout(domain, act, keys), domain.discount).mean() * domain.reward_scale)
+
+    scores = {}
+    with bar(f"scoring in {name}", len(policies), quiet=as_json) as progress:
+        for done, (place, policy) in enumerate(policies.items(), start=1):
+            scores[place] = earned(with_noise(policy, share=1.0))
+            progress(done)
+    _show(name, domain.discount, earned(behaviour), scores, as_json)
+
+
+def _show(name: str, discount: float, current: float, scores: dict[tuple[int, int], float], as_json: bool) -> None:
+    seeds = sorted({seed for seed, _ in scores})
+    updates = sorted({update for _, update in scores})
+    if as_json:
+        rows = [{"seed": seed, "update": update, "return": value} for (seed, update), value in scores.items()]
+        click.echo(json.dumps({"domain": name, "discount": discount, "behaviour": current, "checkpoints": rows}))
+        return
+    most = max(*scores.values(), current)
+    table = Table(box=None, header_style="bold", pad_edge=True)
+    for title in ("update", "mean", "least", "most"):
+        table.add_column(title, justify="right")
+    table.add_column(f"return in {name}, γ = {discount:g}")
+    table.add_row("behaviour", f"{current:.4g}", "", "", _bar(current, most, "yellow"))
+    for update in updates:
+        values = np.array([scores[seed, update] for seed in seeds if (seed, update) in scores])
+        numbers = (f"{value:.4g}" for value in (values.mean(), values.min(), values.max()))
+        table.add_row(f"{update:,}", *numbers, _bar(values.mean(), most, "green"))
+    Console(highlight=False).print(table)
+
+
+def _bar(value: float, most: float, colour: str) -> str:
+    return f"[{colour}]{'█' * max(0, round(BAR * value / most)) if most > 0 else ''}[/{colour}]"

@@ -1,0 +1,167 @@
+"""`fit_ratio`: the state ratio of any policy on a log, with what is known of how far to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from statewise.data.augment import Scaler
+from statewise.data.dataset import Dataset
+from statewise.data.device import device_log
+from statewise.ops.keys import key_for
+from statewise.parts import ratio, ratio_closed_form, ratio_network
+from statewise.parts.ratio import Ground, State
+from statewise.parts.ratio_closed_form import ClosedForm, Solution
+from statewise.parts.ratio_network import RatioNetwork
+
+TAIL = 0.01  # the share of rows whose weight `tail` tells
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """How far a ratio can be trusted; see `verdict` for what it adds up to."""
+
+    mean: float  # of w over the rows, before it is scaled to 1: far from 1, the equations were not met
+    effective_share: float  # (Σwρ)² / n Σ(wρ)²: the share of the rows that carry an estimate
+    tail: float  # the share of all weight on the heaviest 1 % of rows
+    negative: float  # the share of rows where the closed form went below 0, and was cut off
+    unsupported: float  # the share of the policy's mass on actions that the log's behaviour never takes there
+    residual: float  # held-out loss: near 0 where w meets the equations on rows it was not fitted to
+    regularisation: float
+
+
+@dataclass(frozen=True, eq=False)
+class Ratio:
+    """w(s) = d^π(s)/d^μ(s): call it with observations. `of_rows` is w on the log it was fitted to, with mean 1."""
+
+    of_rows: Float[np.ndarray, " steps"]
+    action_ratio: Float[np.ndarray, " steps"]  # ρ(s,a) of the logged actions
+    diagnostics: Diagnostics
+    scaler: Scaler
+    ground: Ground
+    state: State
+    scale: float
+
+    def __call__(self, observations: Float[np.ndarray, "n features"]) -> Float[np.ndarray, " n"]:
+        scaled = jnp.asarray(self.scaler(np.asarray(observations)), jnp.float32)
+        return np.asarray(ratio.of_states(self.ground, self.state, scaled), np.float64) / self.scale
+
+
+def fit_ratio(
+    dataset: Dataset,
+    policy: Any,
+    *,
+    discount: float = 1.0,
+    method: Literal["closed-form", "network"] | ClosedForm | RatioNetwork = "closed-form",
+    steps: int = 5000,
+    seed: int = 0,
+) -> Ratio:
+    """Fits w(s) = d^π(s)/d^μ(s) to all rows of a log.
+
+    `policy` has `.probabilities(observations)` or is a function of observations that returns probabilities
+    [n, actions]. With `discount` 1, w is the ratio of visits per episode where episodes end by themselves, and of
+    stationary distributions where they go on. `steps` is for the network.
+
+    >>> w = fit_ratio(train, policy, discount=0.98)  # doctest: +SKIP
+    >>> w(observations), w.diagnostics.effective_share  # doctest: +SKIP
+    """
+    settings = {"closed-form": ClosedForm(), "network": RatioNetwork()}[method] if isinstance(method, str) else method
+    probabilities = probabilities_of(policy, dataset)
+    chain = ratio.chain_of(dataset, discount)
+    scaler = Scaler.of(dataset)
+    scaled = scaler.scale(dataset)
+    key = jax.random.key(seed)
+    ground = ratio.prepare(settings, scaled, chain, discount, key_for(key, "features"))
+    assert dataset.propensities is not None
+    rho = np.take_along_axis(probabilities, dataset.actions[:, None].astype(np.int64), axis=1)[:, 0]
+    rho = rho / dataset.propensities
+    rho = np.minimum(rho, settings.clip) if settings.clip else rho
+    if isinstance(settings, ClosedForm):
+        assert ground.flow is not None
+        state: State = _solve(settings, ground.flow, jnp.asarray(rho, jnp.float32))
+    else:
+        log = device_log(scaled, discount)
+        learned = ratio_network.initial(settings, scaled.observations.shape[1], key_for(key, "ratio"))
+        state = _learn(settings, learned, jnp.asarray(rho, jnp.float32), log, chain, ground.bandwidth, steps, key)
+    raw = _signed(ground, state, scaled)
+    weight = discount**dataset.time if chain == "discounted" else np.ones(len(dataset))
+    positive = np.maximum(raw, 0)
+    scale = float(np.average(positive, weights=weight))
+    scale = scale if scale > 0 else 1.0
+    w = positive / scale
+    return Ratio(
+        of_rows=w,
+        action_ratio=rho,
+        diagnostics=_diagnose(dataset, probabilities, w * rho * weight, raw, scale, state),
+        scaler=scaler,
+        ground=ground,
+        state=state,
+        scale=scale,
+    )
+
+
+def probabilities_of(policy: Any, dataset: Dataset) -> Float[np.ndarray, "steps actions"]:
+    """π(·|s) on every row of a log, from a policy object or a function; illegal actions get no probability."""
+    if hasattr(policy, "probabilities"):
+        return np.asarray(policy.probabilities(dataset.observations, dataset.legal), np.float64)
+    function: Callable = policy
+    given = np.asarray(function(dataset.observations), np.float64)
+    if given.shape != (len(dataset), dataset.action_count):
+        raise ValueError(
+            f"the policy gave probabilities of shape {given.shape}, not {(len(dataset), dataset.action_count)}"
+        )
+    if dataset.legal is not None:
+        given = np.where(dataset.legal, given, 0.0)
+        given = given / given.sum(axis=1, keepdims=True)
+    return given
+
+
+@eqx.filter_jit
+def _solve(settings: ClosedForm, flow: ratio_closed_form.Flow, rho: jax.Array) -> Solution:
+    rows, weight = ratio_closed_form.draw_rows(flow, rho.shape[0] + flow.folds.size, jax.random.key(0))
+    return ratio_closed_form.solve(settings, flow, rows, weight, rho[rows])
+
+
+@eqx.filter_jit
+def _learn(settings: RatioNetwork, learned, rho, log, chain, bandwidth, steps: int, key):
+    return ratio_network.fit(settings, learned, lambda rows: rho[rows.index], log, chain, bandwidth, steps, key)
+
+
+def _signed(ground: Ground, state: State, scaled: Dataset) -> Float[np.ndarray, " steps"]:
+    """w on the log's rows before anything is cut off."""
+    if isinstance(state, Solution):
+        assert ground.flow is not None
+        return np.asarray(ground.flow.phi[: len(scaled)] @ state.beta, np.float64)
+    states = jnp.asarray(scaled.observations, jnp.float32)
+    return np.asarray(ratio_network.state_ratio(state.network, states), np.float64)
+
+
+def _diagnose(
+    dataset: Dataset,
+    probabilities: Float[np.ndarray, "steps actions"],
+    weight: Float[np.ndarray, " steps"],
+    raw: Float[np.ndarray, " steps"],
+    scale: float,
+    state: State,
+) -> Diagnostics:
+    heaviest = np.sort(weight)[-max(1, round(TAIL * len(weight))) :]
+    never = np.zeros_like(probabilities, dtype=bool)
+    if dataset.distributions is not None:
+        never = dataset.distributions <= 0
+    total = weight.sum()
+    return Diagnostics(
+        mean=scale,
+        effective_share=float(total**2 / (len(weight) * np.sum(weight**2))),
+        tail=float(heaviest.sum() / total),
+        negative=float((raw < 0).mean()),
+        unsupported=float(np.average((probabilities * never).sum(axis=1), weights=weight)),
+        residual=float(state.residual) if isinstance(state, Solution) else float("nan"),
+        regularisation=float(state.regularisation) if isinstance(state, Solution) else float("nan"),
+    )
