@@ -40,11 +40,12 @@ class Rows(eqx.Module):
     onward: Float[Array, "*batch"]
     usable: Float[Array, "*batch"]
     live: Float[Array, "*batch"]
-    last: Float[Array, "*batch"]  # 1 on an episode's last decision
+    last: Float[Array, "*batch"]  # 1 on an episode's last decision …
+    terminated: Float[Array, "*batch"]  # … where the world ended it
     legal: Bool[Array, "*batch actions"] | None  # None: every action is legal in every state
 
 
-SCALARS = ("action", "reward", "propensity", "onward", "usable", "live", "last")
+SCALARS = ("action", "reward", "propensity", "onward", "usable", "live", "last", "terminated")
 
 
 class RowTable(eqx.Module):
@@ -149,6 +150,7 @@ def row_table(dataset: Dataset) -> RowTable:
         "usable": known | terminated,
         "live": live,
         "last": ends,
+        "terminated": terminated,
     }
     features = dataset.observations.shape[1]
     width = 2 * features + len(SCALARS) + (dataset.action_count if dataset.legal is not None else 0)

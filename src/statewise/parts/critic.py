@@ -99,9 +99,12 @@ def action_values(settings: Critic, network: Network, batch: Batch, log: DeviceL
     onward = rows.onward * values(network, log.scale, rows.next_state)
     if settings.trace == 0:
         return rows.reward + log.discount * onward
-    next_ratio = jnp.concatenate([batch.ratio[:, 1:], jnp.ones((batch.ratio.shape[0], 1))], axis=1)
+    end = jnp.ones((batch.ratio.shape[0], 1))
+    next_ratio = jnp.concatenate([batch.ratio[:, 1:], end], axis=1)
+    # what followed an unusable row is not known: the one before it bootstraps from the state it led to
+    cut = jnp.concatenate([rows.usable[:, 1:], end], axis=1) == 0
     returns = jax.vmap(lambda_returns, in_axes=(0, 0, 0, 0, None, None))
-    return returns(rows.reward, onward, next_ratio, rows.last > 0, log.discount, settings.trace)
+    return returns(rows.reward, onward, next_ratio, (rows.last > 0) | cut, log.discount, settings.trace)
 
 
 def advantages(
@@ -143,14 +146,10 @@ def fit(
 
     def step(value: Value, given: tuple[Batch, Array]) -> tuple[Value, Float[Array, ""]]:
         learned, lost = descend_once(
-            value.learned, optimiser(settings), lambda network: loss(network, bootstrap(value), *given)
+            value.learned, optimiser(settings), lambda network: loss(network, value.target, *given)
         )
-        rate = settings.target_rate
-        target = jax.tree.map(lambda slow, fast: slow + rate * (fast - slow), value.target, learned.network)
-        return Value(learned, target), lost
-
-    def bootstrap(value: Value) -> Network:
-        return value.network if settings.target_rate == 1 else value.target
+        target = optax.incremental_update(learned.network, value.target, settings.target_rate)  # pyright: ignore
+        return Value(learned, target), lost  # pyright: ignore
 
     value, losses = jax.lax.scan(step, value, (batches, ended.reshape(steps, count, log.rows.features)))
     return value, losses[-1]

@@ -24,7 +24,7 @@ class Metrics(eqx.Module):
 
     value: Float[Array, ""]  # the critic's: mean V̂(s₀)
     reward: Float[Array, ""]  # the state ratio's: Σ wρr / Σ w, per decision
-    ratio_ess: Float[Array, ""]  # effective share of the rows, (Σw)² / n Σw²
+    ratio_ess: Float[Array, ""]  # effective share of the rows, (Σvw)² / Σv Σvw², v being what a row counts for
     ratio_largest: Float[Array, ""]  # the largest w / Σw
     critic_loss: Float[Array, ""]
     entropy: Float[Array, ""]
@@ -50,7 +50,7 @@ def measure(
     return Metrics(
         value=jnp.mean(critic.values(value.network, log.scale, starts)),
         reward=jnp.sum(weight * batch.ratio * batch.rows.reward) / total,
-        ratio_ess=total**2 / (jnp.sum(batch.weight) * jnp.sum(weight**2)),
+        ratio_ess=total**2 / (jnp.sum(batch.weight) * _second_moment(weight, batch.weight)),
         ratio_largest=jnp.max(weight) / total,
         critic_loss=loss,
         entropy=report.entropy,
@@ -59,6 +59,11 @@ def measure(
         gradient_norm=report.gradient_norm,
         finite=jnp.stack([_finite(ratio), _finite(value), _finite(actor)]),
     )
+
+
+def _second_moment(weight: Float[Array, "*batch"], rows: Float[Array, "*batch"]) -> Float[Array, ""]:
+    """Σ v w² from vw and v; rows that count for nothing add nothing."""
+    return jnp.sum(jnp.where(rows > 0, weight**2 / jnp.where(rows > 0, rows, 1.0), 0.0))
 
 
 def _finite(tree: Any) -> Bool[Array, ""]:

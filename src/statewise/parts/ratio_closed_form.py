@@ -111,8 +111,10 @@ def make_flow(basis: Basis, dataset: Dataset, chain: Chain, discount: float, see
     following, usable = np.arange(1, steps + 1), np.ones(steps, dtype=bool)
     following[last] = steps + np.arange(dataset.episodes)
     continuing = chain == "continuing"
+    if chain != "discounted":
+        discount = 1.0
     if continuing:
-        discount, onward = 1.0, np.ones(steps)
+        onward = np.ones(steps)
         usable[last] = dataset.has_final_observation
     else:
         onward = np.full(steps, discount)

@@ -106,7 +106,7 @@ def draw_pairs(
         begins = (jax.random.uniform(key_for(key, "begins"), (count,)) < log.first_share).astype(jnp.float32)
         fresh = log.draw_initial(key_for(key, "initial"), count)
         following = jnp.where(begins[:, None] > 0, fresh, rows.next_state)
-        weight = jnp.where(begins > 0, 1.0, rows.onward)
+        weight = jnp.where(begins > 0, 1.0, rows.usable * (1 - rows.terminated))
 
     def shaped(values: Array) -> Array:
         return values.reshape(steps, 2, settings.batch, *values.shape[1:])

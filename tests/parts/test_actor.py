@@ -1,0 +1,286 @@
+"""The actor's gradient against exact ones, its entropy and anchor against loops and differences, and its warm start."""
+
+import math
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from logs import make
+from statewise.data.device import Rows, device_log
+from statewise.domains.collect import collect_tabular
+from statewise.domains.tabular import TabularMDP, softmax
+from statewise.ops.networks import Network, initial_network
+from statewise.parts import actor, anchor, critic
+from statewise.parts.actor import Actor
+from statewise.parts.anchor import Anchor
+from statewise.parts.critic import Batch, Critic
+from statewise.parts.learned import start
+from statewise.parts.policy import action_ratio, entropy, log_policy
+
+STATES, ACTIONS, UPDATES = 5, 3, 10
+PLAIN = Actor(entropy=0.0, relative=False, anchor=Anchor(weight=0.0))
+
+
+def linear(table):
+    """The network that gives row s of the table for the one-hot state s."""
+    table = jnp.asarray(table)
+    return Network((table,), (jnp.zeros(table.shape[1]),))
+
+
+def ascended(settings, network, rows, weight, advantage, cloned=None, key=0):
+    """The gradient that one step went along (downhill, as the optimiser saw it), the new network and the report."""
+
+    @jax.jit
+    def step(weight, advantage):
+        learned = start(network, actor.optimiser(settings, UPDATES))
+        clone = network if cloned is None else cloned
+        return actor.ascend(settings, learned, clone, rows, weight, advantage, updates=UPDATES, key=jax.random.key(key))
+
+    learned, report = step(weight, advantage)
+    mean = optax.tree_utils.tree_get(learned.optimiser, "mu")  # Adam's first moment: a tenth of the only gradient
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64) / 0.1, mean), learned.network, report
+
+
+# Exact problems: every (s,a,s') once, its probability as weight
+
+
+def enumerated(mdp, behaviour, legal=None):
+    entries = []
+    for s, a, t in np.ndindex(STATES, ACTIONS, STATES + 1):
+        ends = t == STATES
+        chance = mdp.termination[s, a] if ends else mdp.transitions[s, a, t]
+        entries.append((s, a, s if ends else t, 1.0 - ends, behaviour[s, a] * chance))
+    state, action, following, onward, chance = (np.array(column) for column in zip(*entries, strict=True))
+    eye, ones = np.eye(STATES), jnp.ones(len(entries))
+    rows = Rows(
+        index=jnp.arange(len(entries)),
+        state=jnp.asarray(eye[state]),
+        next_state=jnp.asarray(eye[following]),
+        action=jnp.asarray(action),
+        reward=jnp.asarray(mdp.rewards[state, action]),
+        propensity=jnp.asarray(behaviour[state, action]),
+        onward=jnp.asarray(onward),
+        usable=ones,
+        live=ones,
+        last=jnp.asarray(1 - onward),
+        terminated=jnp.asarray(1 - onward),
+        legal=None if legal is None else jnp.asarray(legal[state]),
+    )
+    return rows, state, chance
+
+
+@pytest.fixture
+def double_precision():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.mark.parametrize("baseline", [True, False])
+@pytest.mark.parametrize(("discount", "termination"), [(0.9, 0.0), (1.0, 0.15)])
+def test_gradient_is_the_policy_gradient(double_precision, discount, termination, baseline):
+    """With exact w and V̂, E[w ∇ρ Q] over the behaviour's rows is ∇R(π) per decision: ∂(p₀·V)/∂θ / Σv_π."""
+    mdp = TabularMDP.random(STATES, ACTIONS, seed=4, termination=termination)
+    rng = np.random.default_rng(2)
+    behaviour, logits = rng.dirichlet(np.ones(ACTIONS), size=STATES), rng.normal(size=(STATES, ACTIONS))
+    policy = softmax(logits)
+    rows, state, chance = enumerated(mdp, behaviour)
+    visits = mdp.occupancy(behaviour, discount)
+    ratio = mdp.ratio(policy, behaviour, discount)
+    log = device_log(make([2, 2]), discount)
+    log = eqx.tree_at(lambda log: (log.discount, log.scale), log, (jnp.asarray(discount), jnp.asarray(1.0)))
+    values = linear(mdp.state_values(policy, discount)[:, None])
+    batch = Batch(rows, action_ratio(linear(logits), rows), jnp.asarray(chance))
+    advantage = critic.advantages(Critic(), values, batch, log, baseline)
+
+    expected = mdp.policy_gradient(logits, discount) / mdp.visits(policy, discount).sum()
+    weight = jnp.asarray(chance * (visits * ratio)[state])
+    gradient, *_ = ascended(PLAIN, linear(logits), rows, weight, advantage)
+    np.testing.assert_allclose(-gradient.weights[0], expected, rtol=1e-9, atol=1e-12)
+
+    # without w it is another one
+    gradient, *_ = ascended(PLAIN, linear(logits), rows, jnp.asarray(chance * visits[state]), advantage)
+    assert np.abs(-gradient.weights[0] - expected).max() > 0.05 * np.abs(expected).max()
+
+
+# Terms and settings, on rows drawn at random
+
+
+@pytest.fixture(scope="module")
+def given():
+    """Rows of a log, a policy, another that it was cloned from, w and advantages."""
+    data = make([6, 3, 9])
+    rows = device_log(data, 1.0).rows.take(jnp.arange(len(data)))
+    rows = eqx.tree_at(lambda rows: rows.state, rows, rows.state / jnp.asarray([[10.0, 1.0]]))
+    rng = np.random.default_rng(3)
+    weight, advantage = (jnp.asarray(x, jnp.float32) for x in (rng.gamma(1.0, size=18), rng.normal(size=18)))
+    policy, cloned = (initial_network(jax.random.key(i), (2, 3), last_scale=3.0) for i in (0, 1))
+    return rows, policy, cloned, weight, advantage
+
+
+def chances_of(network, states):
+    """π(·|s) of a network with one layer, in double precision, row by row."""
+    weight, bias = np.asarray(network.weights[0], np.float64), np.asarray(network.biases[0], np.float64)
+    found = []
+    for state in np.asarray(states, np.float64):
+        exps = [math.exp(state @ weight[:, a] + bias[a]) for a in range(weight.shape[1])]
+        found.append([x / sum(exps) for x in exps])
+    return np.array(found)
+
+
+def differences(function, network):
+    """∂ function / ∂ weights and biases, by central differences in double precision."""
+    leaves, treedef = jax.tree.flatten(network)
+    leaves = [np.asarray(leaf, np.float64) for leaf in leaves]
+    found = []
+    for i, leaf in enumerate(leaves):
+        slope = np.zeros(leaf.shape)
+        for place in np.ndindex(leaf.shape):
+            ends = []
+            for shift in (1e-5, -1e-5):
+                moved = [x.copy() for x in leaves]
+                moved[i][place] += shift
+                ends.append(function(jax.tree.unflatten(treedef, moved)))
+            slope[place] = (ends[0] - ends[1]) / 2e-5
+        found.append(slope)
+    return found
+
+
+def assert_gradient(gradient, expected):
+    for got, wanted in zip(jax.tree.leaves(gradient), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-5)
+
+
+def gain_of(rows, weight, advantage, clip=None):
+    """Σ w ρ A / Σ w; ρ above the clip is the clip."""
+    weight, advantage, propensity = (np.asarray(x, np.float64) for x in (weight, advantage, rows.propensity))
+
+    def gain(network):
+        chances = chances_of(network, rows.state)
+        ratio = [chances[i, a] / propensity[i] for i, a in enumerate(np.asarray(rows.action))]
+        ratio = [r if clip is None else min(r, clip) for r in ratio]
+        return sum(w * r * a for w, r, a in zip(weight, ratio, advantage, strict=True)) / weight.sum()
+
+    return gain
+
+
+@pytest.mark.parametrize("clip", [None, 1.5])
+def test_gain_is_climbed(given, clip):
+    rows, policy, _, weight, advantage = given
+    settings = replace(PLAIN, clip=clip)
+    gradient, moved, report = ascended(settings, policy, rows, weight, advantage)
+    gain = gain_of(rows, weight, advantage, clip)
+    expected = differences(gain, policy)
+    assert_gradient(gradient, [-slope for slope in expected])
+    norm = math.sqrt(sum((slope**2).sum() for slope in expected))
+    assert float(report.gradient_norm) == pytest.approx(norm, rel=1e-4)
+    assert gain(moved) > gain(policy)
+
+
+def test_clip_changes_the_gradient(given):
+    """Else the test above could not tell."""
+    rows, policy, _, weight, advantage = given
+    free, held = (differences(gain_of(rows, weight, advantage, clip), policy) for clip in (None, 1.5))
+    assert max(np.abs(a - b).max() for a, b in zip(free, held, strict=True)) > 0.01
+
+
+def test_relative_advantages_have_deviation_one(given):
+    rows, policy, _, weight, advantage = given
+    absolute, _, report = ascended(PLAIN, policy, rows, weight, advantage)
+    scaled, *_ = ascended(replace(PLAIN, relative=True), policy, rows, weight, 7.0 * advantage)
+    w, a = np.asarray(weight, np.float64), np.asarray(advantage, np.float64)
+    deviation = math.sqrt(sum(x * y**2 for x, y in zip(w, a, strict=True)) / w.sum())
+    assert float(report.advantage_deviation) == pytest.approx(deviation, rel=1e-5)
+    assert_gradient(scaled, [leaf / deviation for leaf in jax.tree.leaves(absolute)])
+
+
+def test_entropy_is_climbed_too(given):
+    rows, policy, _, weight, advantage = given
+
+    def expected(network):
+        w = np.asarray(weight, np.float64)
+        spread = [-sum(p * math.log(p) for p in chances) for chances in chances_of(network, rows.state)]
+        return sum(x * h for x, h in zip(w, spread, strict=True)) / w.sum()
+
+    gradient, _, report = ascended(replace(PLAIN, entropy=0.7), policy, rows, weight, advantage)
+    gain = gain_of(rows, weight, advantage)
+    assert float(report.entropy) == pytest.approx(expected(policy), rel=1e-5)
+    assert_gradient(gradient, [-slope for slope in differences(lambda n: gain(n) + 0.7 * expected(n), policy)])
+
+
+def test_anchor_holds_to_the_clone_where_it_is_certain(given):
+    """−weight · E[c KL(clone ‖ π)] at states beyond the log's."""
+    rows, policy, cloned, weight, advantage = given
+    settings = Anchor(weight=2.0, spread=1.4, noise=0.6)
+    noise = np.asarray(jax.random.normal(jax.random.key(9), rows.state.shape), np.float64)
+    beyond = 1.4 * np.asarray(rows.state, np.float64) + 0.6 * noise
+
+    def expected(network):
+        total = 0.0
+        for wanted, chances in zip(chances_of(cloned, beyond), chances_of(network, beyond), strict=True):
+            certainty = 1 + sum(p * math.log(p) for p in wanted) / math.log(3)
+            total += certainty * sum(p * math.log(p / q) for p, q in zip(wanted, chances, strict=True))
+        return total / len(beyond)
+
+    assert expected(policy) > 0.05
+    penalty = anchor.penalty(settings, policy, cloned, rows, jax.random.key(9))
+    assert float(penalty) == pytest.approx(expected(policy), rel=1e-4)
+    assert float(anchor.penalty(settings, cloned, cloned, rows, jax.random.key(9))) == pytest.approx(0, abs=1e-7)
+    gradient, _, report = ascended(replace(PLAIN, anchor=settings), policy, rows, weight, advantage, cloned, key=9)
+    gain = gain_of(rows, weight, advantage)
+    assert float(report.anchor) == pytest.approx(expected(policy), rel=1e-4)
+    assert_gradient(gradient, differences(lambda n: 2 * expected(n) - gain(n), policy))
+
+
+# Legal actions
+
+
+def test_illegal_actions_have_no_probability_and_no_gradient():
+    mdp = TabularMDP.random(STATES, ACTIONS, seed=5)
+    legal = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 0], [1, 1, 0], [0, 1, 1]], dtype=bool)
+    behaviour = legal / legal.sum(axis=1, keepdims=True)
+    logits = np.random.default_rng(6).normal(size=(STATES, ACTIONS)).astype(np.float32)
+    rows, state, chance = enumerated(mdp, np.where(legal, behaviour, 1.0), legal)
+    chosen = np.flatnonzero(legal[state, np.asarray(rows.action)])
+    rows, state, chance = jax.tree.map(lambda leaf: leaf[chosen], (rows, state, chance))
+
+    chances = np.asarray(jnp.exp(log_policy(linear(logits), jnp.eye(STATES), jnp.asarray(legal))))
+    assert (chances[~legal] == 0).all()
+    for s in range(STATES):
+        exps = [math.exp(logits[s, a]) if legal[s, a] else 0.0 for a in range(ACTIONS)]
+        np.testing.assert_allclose(chances[s], np.array(exps) / sum(exps), rtol=1e-5)
+
+    spread = np.asarray(entropy(log_policy(linear(logits), jnp.eye(STATES), jnp.asarray(legal))))
+    expected = [-sum(p * math.log(p) for p in chances[s] if p > 0) for s in range(STATES)]
+    np.testing.assert_allclose(spread, expected, rtol=1e-5, atol=1e-6)
+    assert spread[2] == 0  # one action is legal there
+
+    advantage = jnp.asarray(np.random.default_rng(7).normal(size=len(state)), jnp.float32)
+    settings = replace(PLAIN, entropy=0.5, anchor=Anchor(weight=1.0))
+    gradient, moved, _ = ascended(settings, linear(logits), rows, jnp.asarray(chance, jnp.float32), advantage)
+    without = replace(settings, anchor=Anchor(weight=0.0))
+    plain, *_ = ascended(without, linear(logits), rows, jnp.asarray(chance, jnp.float32), advantage)
+    for leaf in (*jax.tree.leaves(gradient), *jax.tree.leaves(moved)):
+        assert np.isfinite(leaf).all()
+    np.testing.assert_array_equal(plain.weights[0][~legal], 0)
+    assert (np.abs(plain.weights[0][legal & (legal.sum(axis=1, keepdims=True) > 1)]) > 1e-6).all()
+
+
+# The warm start
+
+
+def test_clone_takes_the_logged_actions_as_often_as_the_behaviour():
+    mdp = TabularMDP.random(STATES, ACTIONS, seed=8)
+    behaviour = np.random.default_rng(9).dirichlet(np.ones(ACTIONS), size=STATES)
+    data = collect_tabular(mdp, behaviour, episodes=300, horizon=20, seed=0)
+    settings = Actor(hidden=(16,), clone_steps=800, clone_rate=3e-3, clone_batch=1000)
+    clone = jax.jit(lambda key: actor.clone(settings, STATES, ACTIONS, device_log(data, 1.0), key))
+    got = np.asarray(jnp.exp(log_policy(clone(jax.random.key(0)), jnp.eye(STATES))))
+    state = data.observations.argmax(axis=1)
+    shares = np.array([np.bincount(data.actions[state == s], minlength=ACTIONS) / (state == s).sum() for s in range(5)])
+    assert np.abs(shares - 1 / 3).max() > 0.3
+    np.testing.assert_allclose(got, shares, atol=0.03)

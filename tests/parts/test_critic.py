@@ -1,0 +1,152 @@
+"""The critic's λ-returns against sums written out from the log, and its fit against exact values."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from logs import make
+from statewise.data.augment import pad
+from statewise.data.device import device_log
+from statewise.domains.collect import collect_tabular
+from statewise.domains.tabular import TabularMDP
+from statewise.ops.networks import Network, initial_network
+from statewise.parts import critic
+from statewise.parts.critic import Critic
+
+DISCOUNT, SCALE = 0.9, 2.5
+
+
+def in_numpy(network, inputs):
+    """The network in double precision."""
+    weights, biases = ([np.asarray(x, np.float64) for x in side] for side in (network.weights, network.biases))
+    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+        inputs = np.maximum(inputs @ weight + bias, 0)
+    return inputs @ weights[-1] + biases[-1]
+
+
+def written_out(data, policy, network, trace):
+    """Rλ(s,a) of every row: Σₖ (γλ)ᵏ ρ₁⋯ρₖ [rₖ + γ(1−λ) Vₖ₊₁], up to what is known of the episode."""
+    chances = np.exp(in_numpy(policy, data.observations))
+    chances = chances / chances.sum(axis=1, keepdims=True)
+    ratio = chances[np.arange(len(data)), data.actions] / data.propensities
+    values = SCALE * in_numpy(network, data.observations)[:, 0]
+    finals = SCALE * in_numpy(network, data.final_observations)[:, 0]
+    expected = np.full(len(data), np.nan)
+    for e in range(data.episodes):
+        first, stop = data.starts[e], data.starts[e + 1]
+        if data.truncated[e] and not data.has_final_observation[e]:
+            stop -= 1  # the last decision led nowhere known: the one before bootstraps from its state
+        for i in range(first, stop):
+            total, carried = 0.0, 1.0
+            for k in range(i, stop):
+                last = k == stop - 1
+                ended = last and data.terminated[e]
+                after = 0.0 if ended else values[k + 1] if k + 1 < data.starts[e + 1] else finals[e]
+                total += carried * (data.rewards[k] + DISCOUNT * (1.0 if last else 1 - trace) * after)
+                if not last:
+                    carried *= DISCOUNT * trace * ratio[k + 1]
+            expected[i] = total
+    return expected
+
+
+def returns_of(data, settings, policy, network):
+    """What the critic makes of rows drawn from the log: which, whether they count, their Rλ and advantage."""
+    log = device_log(data, DISCOUNT, SCALE)
+
+    @jax.jit
+    def draw(key):
+        batch = critic.draw(settings, policy, log, key, 60 * log.horizon)
+        returns = critic.action_values(settings, network, batch, log)
+        return batch.rows.index, batch.weight, returns, critic.advantages(settings, network, batch, log, baseline=True)
+
+    index, weight, returns, advantages = (np.asarray(found) for found in draw(jax.random.key(5)))
+    return index, weight > 0, returns, advantages
+
+
+@pytest.fixture(scope="module")
+def networks():
+    return initial_network(jax.random.key(0), (2, 8, 3)), initial_network(jax.random.key(1), (2, 8, 1))
+
+
+@pytest.mark.parametrize("trace", [0.0, 0.3, 1.0])
+def test_returns_of_ragged_episodes(networks, trace):
+    """Even episodes are terminated, odd ones cut off; some terminated ones have no final state logged."""
+    data = make([3, 1, 5, 4, 1, 7], final=[True, True, False, True, False, True])
+    index, counts, returns, _ = returns_of(data, Critic(trace=trace), *networks)
+    expected = written_out(data, *networks, trace)
+    assert set(index[counts].tolist()) == set(range(len(data)))
+    np.testing.assert_allclose(returns[counts], expected[index[counts]], rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("trace", [0.0, 0.3, 1.0])
+def test_returns_of_episodes_cut_off_in_a_state_not_logged(networks, trace):
+    """The last decision does not count, and those before it do not hear of it."""
+    data = make([3, 2, 5, 4], final=[True, False, True, False])
+    index, counts, returns, _ = returns_of(data, Critic(trace=trace), *networks)
+    expected = written_out(data, *networks, trace)
+    assert set(index[counts].tolist()) == set(np.flatnonzero(~np.isnan(expected)).tolist())
+    np.testing.assert_allclose(returns[counts], expected[index[counts]], rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("trace", [0.0, 0.5])
+def test_padding_changes_no_return_and_has_no_advantage(networks, trace):
+    data = make([3, 1, 5, 4])
+    padded = pad(data, horizon=8)
+    index, counts, returns, advantages = returns_of(padded, Critic(trace=trace), *networks)
+    expected = np.zeros(len(padded))
+    expected[padded.live] = written_out(data, *networks, trace)
+    dead = ~padded.live[index]
+    assert (dead & counts).any()
+    np.testing.assert_allclose(returns[counts], expected[index[counts]], rtol=2e-4, atol=2e-4)
+    baseline = SCALE * in_numpy(networks[1], padded.observations)[:, 0]
+    np.testing.assert_allclose(
+        advantages[counts & ~dead], (expected - baseline)[index[counts & ~dead]], rtol=2e-4, atol=2e-4
+    )
+    np.testing.assert_array_equal(advantages[dead], 0)
+
+
+BEHAVIOUR, POLICY = np.full((4, 2), 0.5), np.array([[0.8, 0.2], [0.3, 0.7], [0.7, 0.3], [0.9, 0.1]])
+
+
+def balanced(data, discount, trace):
+    """V with Σ ρ(Rλ − V) = 0 over the log's rows in each state: Rλ is linear in V, so that this is one solution."""
+    state, final = data.observations.argmax(axis=1), data.final_observations.argmax(axis=1)
+    ratio = POLICY[state, data.actions] / BEHAVIOUR[state, data.actions]
+    earned, onward = np.zeros(len(data)), np.zeros((len(data), 4))  # Rλ = earned + onward·V
+    for e in range(data.episodes):
+        last = data.starts[e + 1] - 1
+        earned[last] = data.rewards[last]
+        onward[last, final[e]] = 0.0 if data.terminated[e] else discount
+        for i in range(last - 1, data.starts[e] - 1, -1):
+            carried = discount * trace * ratio[i + 1]
+            earned[i], onward[i] = data.rewards[i] + carried * earned[i + 1], carried * onward[i + 1]
+            onward[i, state[i + 1]] += discount * (1 - trace)
+    here = np.eye(4)[state] * ratio[:, None]
+    return np.linalg.solve(here.T @ (np.eye(4)[state] - onward), here.T @ earned)
+
+
+@pytest.mark.parametrize(("trace", "discount", "termination"), [(0.0, 0.9, 0.0), (0.4, 1.0, 0.2)])
+def test_fit_finds_the_policys_value(trace, discount, termination):
+    """ρ-weighted regression on a log of the behaviour gives V^π, not V^μ."""
+    mdp = TabularMDP.random(states=4, actions=2, seed=3, termination=termination)
+    data = collect_tabular(mdp, BEHAVIOUR, episodes=3000, horizon=20, seed=1)
+    log = device_log(data, discount, scale=3.0)
+    target = Network((jnp.asarray(np.log(POLICY), jnp.float32),), (jnp.zeros(2),))
+    # a tabular log repeats the last state where an episode ends, which is no place for V̂ = 0
+    settings = Critic(hidden=(), trace=trace, batch=1000, terminal_weight=0.0, target_rate=1.0)
+    value, found = critic.initial(settings, 4, jax.random.key(0)), []
+    for rate in (1e-2, 1e-3):  # to get there, and to settle
+        slower = replace(settings, learning_rate=rate)
+        more = jax.jit(partial(critic.fit, slower, policy=target, log=log, steps=200))
+        for i in range(5):
+            value, _ = more(value, key=jax.random.fold_in(jax.random.key(1), i))
+            found.append(np.asarray(critic.values(value.network, log.scale, jnp.eye(4)), np.float64))
+    expected, other = (mdp.state_values(pi, discount) for pi in (POLICY, BEHAVIOUR))
+    on_the_log = balanced(data, discount, trace)
+    assert np.abs(other / expected - 1).min() > 0.05
+    np.testing.assert_allclose(on_the_log, expected, rtol=0.03)
+    np.testing.assert_allclose(np.mean(found[-4:], axis=0), on_the_log, rtol=0.015)
