@@ -126,6 +126,12 @@ def test_seeds_together_learn_what_each_learns_alone(data, whole):
         np.testing.assert_allclose(alone.metrics["value"][0], whole.metrics["value"][i], rtol=1e-4)
 
 
+def test_seeds_draw_different_rows(offpac):
+    """Without a ratio the heaviest row's share of the weight tells how many rows were drawn, and nothing else."""
+    one, other = offpac.metrics["ratio_largest"]
+    assert (one != other).mean() > 0.5
+
+
 # Interruptions
 
 

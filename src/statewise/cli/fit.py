@@ -95,7 +95,7 @@ class _Watch:
         self.bar.stop()
 
     def told(self, told: Told) -> None:
-        words = f"V̂(s₀) {told.value:.4g}   ratio's effective share {told.ratio_ess:.0%}   entropy {told.entropy:.2f}"
+        words = f"V̂(s₀) {told.value:.4g}   w: {told.ratio_ess:.0%} effective   entropy {told.entropy:.2f}"
         self.bar.update(self.task, completed=told.update, description=words)
         if not self.console.is_terminal:
             self.console.print(f"update {told.update:>6,} of {told.updates:,}   {words}")
