@@ -43,6 +43,7 @@ def make(path: Path, rows: int, length: int = 100) -> None:
 
     rng = np.random.default_rng(0)
     step = np.arange(rows) % length
+    decided = pl.when(pl.col("step") < length - 1)  # an episode's last row holds its final state
     pl.DataFrame(
         {
             "episode": np.arange(rows) // length,
@@ -51,9 +52,11 @@ def make(path: Path, rows: int, length: int = 100) -> None:
             "action": rng.integers(4, size=rows),
             "reward": rng.normal(size=rows),
             "propensity": rng.uniform(0.1, 1, size=rows),
-            "terminated": step == length - 1,
+            "terminated": step == length - 2,
         }
-    ).write_parquet(path)
+    ).with_columns(decided.then(pl.col(name)).alias(name) for name in ("action", "reward", "propensity")).write_parquet(
+        path
+    )
 
 
 def measure(body: str, path: Path) -> dict:

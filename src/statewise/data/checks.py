@@ -331,7 +331,7 @@ def _check_ends(decisions: _Decisions) -> None:
                 "Start a new episode after the row that ends one",
                 layout.source_rows(middle),
             )
-        empty = np.flatnonzero((ended < 0) & may_end & ~np.isin(np.arange(len(raw)), layout.final))
+        empty = np.setdiff1d(np.flatnonzero((ended < 0) & may_end), layout.final)
         if len(empty):
             findings.warn(
                 name,

@@ -244,7 +244,7 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 
 
 def _build(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
-    """A Dataset from a log that passed every check, its rows in order of time."""
+    """A Dataset from a log that passed every check, its rows in order of time; the log's matrices are used up."""
     rows, features = raw.observations.shape
     episodes = len(starts) - 1
     ended = np.full(episodes, raw.all_terminated)
@@ -261,7 +261,13 @@ def _build(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
         starts = starts - np.searchsorted(final, starts, side="left")
 
     def kept(column: np.ndarray | None) -> Any:
-        return None if column is None else column[keep]
+        if column is None or len(final) == 0:
+            return column
+        if column.ndim == 1:
+            return column[keep]
+        for j in range(column.shape[1]):  # in place: a second copy of all observations would double the memory
+            column[: rows - len(final), j] = column[keep, j]
+        return column[: rows - len(final)]
 
     assert raw.action is not None
     assert raw.reward is not None

@@ -1,0 +1,393 @@
+"""One actor update of OPPOSD: statewise beside eager PyTorch, at the sizes of the paper's CartPole table.
+
+    pip install torch==2.13.0
+    python benchmarks/update.py [--check] [--json] [--repeats 9] [--largest 7]
+
+The ratio takes 50 steps of 2 x 200 rows, the critic 10 of 5,000, the actor one of 5,000; networks have one layer of 32.
+Contestants alternate within each repeat, so that whatever else uses the machine disturbs all alike; the table gives the
+median of the repeats, the fastest, and the processor time of all threads, which suffers least from neighbours. Warming
+up and compiling are not counted, but told. PyTorch runs with one thread and with one for each core, and the faster of
+the two is what statewise is compared with; its metrics, which statewise computes in every update, are left out.
+
+--check asserts that both compute the same: losses and gradients on one batch, and the weights after whole updates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+import torch_opposd
+from torch import Tensor, nn
+
+from statewise.algorithms import opposd
+from statewise.algorithms.opposd import OPPOSD
+from statewise.data.dataset import Dataset
+from statewise.domains.behaviours import Uniform
+from statewise.domains.cartpole import CARTPOLE
+from statewise.domains.collect import collect
+from statewise.ops.keys import key_for
+from statewise.ops.networks import Network
+from statewise.parts import ratio, ratio_network
+from statewise.parts.actor import Actor
+from statewise.parts.anchor import Anchor
+from statewise.parts.critic import Critic
+from statewise.parts.ratio import ClosedForm, RatioNetwork
+from statewise.parts.ratio_network import ActionRatio
+from statewise.training import begin, prepare, stretch
+
+EPISODES = 500
+UPDATES = 20  # in one call of `stretch`; a run has hundreds, so that the call itself weighs nothing
+GOALS = {"one seed": 8.0, "eight seeds": 10.0, "closed form": 1.0, "drift": 0.2}
+
+Run = Callable[[], Any]
+
+
+class Spent(NamedTuple):
+    """Milliseconds of one update."""
+
+    median: float
+    fastest: float
+    processor: float
+
+
+def config_with(estimator: ClosedForm | RatioNetwork) -> OPPOSD:
+    """The table's sizes, told in full, so that other defaults change nothing here."""
+    return OPPOSD(
+        discount=1.0,
+        ratio=estimator,
+        critic=Critic(hidden=(32,), learning_rate=1e-3, terminal_weight=0.0, target_rate=1.0),
+        actor=Actor(hidden=(32,), learning_rate=1e-3, decay=False, entropy=0.01, anchor=Anchor(weight=0.0)),
+    )
+
+
+NETWORK = config_with(RatioNetwork(hidden=(32,), learning_rate=1e-3, batch=200, steps=50))
+CLOSED = config_with(ClosedForm())
+
+
+# Measuring
+
+
+def alternate(contestants: dict[str, tuple[Run, int]], repeats: int) -> dict[str, Spent]:
+    """Runs all in turn, `repeats` times; each comes with the number of updates that it makes."""
+    walls, processors = {name: [] for name in contestants}, {name: [] for name in contestants}
+    for _ in range(repeats):
+        for name, (run, updates) in contestants.items():
+            wall, processor = time.perf_counter(), time.process_time()
+            run()
+            walls[name].append((time.perf_counter() - wall) * 1e3 / updates)
+            processors[name].append((time.process_time() - processor) * 1e3 / updates)
+    return {
+        name: Spent(float(np.median(walls[name])), min(walls[name]), float(np.median(processors[name])))
+        for name in contestants
+    }
+
+
+def seconds_of(run: Run) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+# The contestants
+
+
+def keys_of(seeds: int) -> jax.Array:
+    return jnp.stack([jax.random.key(seed) for seed in range(seeds)])
+
+
+def statewise_run(config: OPPOSD, data: Any, state: Any, seeds: int, updates: int = UPDATES) -> Run:
+    keys, none_done = keys_of(seeds), jnp.asarray(0)
+    return lambda: jax.block_until_ready(stretch(config, data, state, keys, none_done, updates))
+
+
+def torch_run(log: torch_opposd.Log, agents: list[torch_opposd.Agent], threads: int) -> Run:
+    def run() -> None:
+        torch.set_num_threads(threads)
+        for agent in agents:
+            torch_opposd.update(agent, log, torch_opposd.draw(log))
+
+    return run
+
+
+def torch_log(data: opposd.Prepared) -> torch_opposd.Log:
+    """The very rows that statewise draws from."""
+    rows = data.log.rows.take(jnp.arange(data.log.rows.table.shape[0]))
+    columns = ("state", "next_state", "reward", "propensity", "onward", "usable", "live")
+    return torch_opposd.Log(
+        **{name: tensor(getattr(rows, name)) for name in columns},
+        action=tensor(rows.action).long(),
+        last=tensor(rows.last) > 0,
+        starts=tensor(data.log.starts).long(),
+        bandwidth=float(data.ground.bandwidth),
+        discount=float(data.log.discount),
+        scale=float(data.log.scale),
+    )
+
+
+def torch_agent(state: opposd.State, fused: bool = False) -> torch_opposd.Agent:
+    """The same networks, and optimisers that have come as far."""
+    agent = torch_opposd.Agent(fused=fused)
+    adopt(agent.ratio, agent.ratio_optimiser, state.ratio)
+    adopt(agent.critic, agent.critic_optimiser, state.critic.learned)
+    adopt(agent.actor, agent.actor_optimiser, state.actor)
+    return agent
+
+
+def adopt(module: nn.Sequential, optimiser: torch.optim.Optimizer, learned: Any) -> None:
+    adam = learned.optimiser[0]
+    parameters = list(module.parameters())
+    for values, first, second, parameter in zip(
+        torch_order(learned.network), torch_order(adam.mu), torch_order(adam.nu), parameters, strict=True
+    ):
+        with torch.no_grad():
+            parameter.copy_(values)
+        step = torch.tensor(float(adam.count))
+        optimiser.state[parameter] = {"step": step, "exp_avg": first, "exp_avg_sq": second}
+
+
+def torch_order(network: Network) -> list[Tensor]:
+    """Weights as [outputs, inputs] and biases, layer by layer."""
+    pairs = zip(network.weights, network.biases, strict=True)
+    return [tensor(values) for weight, bias in pairs for values in (weight.T, bias)]
+
+
+def tensor(values: jax.Array) -> Tensor:
+    return torch.from_numpy(np.array(values))
+
+
+def seed_of(state: Any, seed: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[seed], state)
+
+
+# What is measured
+
+
+def beside_torch(dataset: Dataset, repeats: int) -> dict[str, Any]:
+    """One seed, and eight: mapped in statewise, one after the other in PyTorch. Milliseconds per update and seed."""
+    data = prepare(dataset, NETWORK, jax.random.key(0))[0]
+    log, cores = torch_log(data), os.cpu_count() or 1
+    results: dict[str, Any] = {}
+    for name, seeds in (("one seed", 1), ("eight seeds", 8)):
+        state = begin(NETWORK, data, keys_of(seeds))
+        ours = statewise_run(NETWORK, data, state, seeds)
+        first_call = seconds_of(ours)
+        each = [seed_of(state, seed) for seed in range(seeds)]
+        contestants = {"statewise": (ours, UPDATES * seeds)}
+        for threads in sorted({1, cores}):
+            for fused in (False, True):
+                label = f"torch, {threads} thread{'s' * (threads > 1)}{', fused optimiser' * fused}"
+                contestants[label] = torch_run(log, [torch_agent(one, fused) for one in each], threads), seeds
+        for run, _ in contestants.values():
+            run()
+        spent = alternate(contestants, repeats)
+        usual = [one for label, one in spent.items() if label.startswith("torch") and "fused" not in label]
+        fused = [one for label, one in spent.items() if "fused" in label]
+        results[name] = {
+            "spent": {label: one._asdict() for label, one in spent.items()},
+            "first call, seconds": first_call,
+            "times faster": compared(usual, spent["statewise"]),
+            "times faster than with fused optimisers": compared(fused, spent["statewise"]),
+        }
+    return results
+
+
+def compared(theirs: list[Spent], ours: Spent) -> dict[str, float]:
+    """How many times faster we are than the best of them."""
+    return {measure: min(getattr(one, measure) for one in theirs) / getattr(ours, measure) for measure in Spent._fields}
+
+
+def closed_form(dataset: Dataset, repeats: int) -> dict[str, Any]:
+    """The exact solution against the 50 steps that it replaces: that part alone, and whole updates with either."""
+    contestants = {}
+    for name, config in (("closed form", CLOSED), ("50 network steps", NETWORK)):
+        data = prepare(dataset, config, jax.random.key(0))[0]
+        state = begin(config, data, keys_of(1))
+        contestants[f"{name}, ratio alone"] = ratio_run(config, data, seed_of(state, 0)), UPDATES
+        contestants[f"{name}, whole update"] = statewise_run(config, data, state, 1), UPDATES
+    for run, _ in contestants.values():
+        run()
+    spent = alternate(contestants, repeats)
+    alone, steps = spent["closed form, ratio alone"], spent["50 network steps, ratio alone"]
+    return {
+        "spent": {label: one._asdict() for label, one in spent.items()},
+        "share of the steps' cost": {
+            measure: getattr(alone, measure) / getattr(steps, measure) for measure in Spent._fields
+        },
+    }
+
+
+def ratio_run(config: OPPOSD, data: opposd.Prepared, state: opposd.State) -> Run:
+    @eqx.filter_jit
+    def fits(data: opposd.Prepared, state: opposd.State) -> Any:
+        def fit(carried: Any, number: jax.Array) -> tuple[Any, None]:
+            w, policy = carried
+            key = jax.random.fold_in(jax.random.key(0), number)
+            w = ratio.fit(config.ratio, data.ground, w, policy, data.log, data.chain, key)
+            # a policy that changes, as in training: the compiler would solve but once for one that does not
+            return (w, jax.tree.map(lambda leaf: leaf * 1.0001, policy)), None
+
+        return jax.lax.scan(fit, (state.ratio, state.actor.network), jnp.arange(UPDATES))[0]
+
+    return lambda: jax.block_until_ready(fits(data, state))
+
+
+def by_size(dataset: Dataset, repeats: int, largest: int) -> dict[str, Any]:
+    """One seed's update with the ratio's network, on logs of 10⁴ rows and more."""
+    state, contestants, preparing = None, {}, {}
+    for power in range(4, largest + 1):
+        rows = 10**power
+        tiled = dataset.take(np.arange(round(rows / len(dataset) * dataset.episodes)) % dataset.episodes)
+        started = time.perf_counter()
+        data = jax.block_until_ready(prepare(tiled, NETWORK, jax.random.key(0))[0])
+        preparing[f"10^{power}"] = time.perf_counter() - started
+        # the warm start is the same for all, since only the time is of interest
+        state = begin(NETWORK, data, keys_of(1)) if state is None else state
+        run = statewise_run(NETWORK, data, state, 1)
+        run()
+        contestants[f"10^{power}"] = run, UPDATES
+    spent = alternate(contestants, repeats)
+    least = spent["10^4"]
+    return {
+        "spent": {size: one._asdict() for size, one in spent.items()},
+        "preparing, seconds": preparing,
+        "change since 10^4": {
+            size: {measure: getattr(one, measure) / getattr(least, measure) - 1 for measure in Spent._fields}
+            for size, one in spent.items()
+        },
+    }
+
+
+# Whether both compute the same
+
+
+def check(dataset: Dataset) -> None:
+    data = prepare(dataset, NETWORK, jax.random.key(0))[0]
+    state = seed_of(begin(NETWORK, data, keys_of(1)), 0)
+    log, key = torch_log(data), jax.random.key(1)
+    check_ratio_loss(data, state, log, key)
+    check_updates(data, state, log, key, count=3)
+    print("PyTorch's update is that of statewise: loss and gradient of the ratio, and all weights after 3 updates")
+
+
+def check_ratio_loss(data: opposd.Prepared, state: opposd.State, log: torch_opposd.Log, key: jax.Array) -> None:
+    rho: ActionRatio = partial(ratio.action_ratio, state.actor.network)
+    pairs = ratio_network.draw_pairs(NETWORK.ratio, rho, data.log, data.chain, data.ground.bandwidth, 1, key)
+    pairs = jax.tree.map(lambda leaf: leaf[0], pairs)
+    loss, gradient = jax.value_and_grad(ratio_network.average_loss)(state.ratio.network, pairs)
+
+    network = torch_agent(state).ratio
+    following = tensor(pairs.following)
+    kernel = torch_opposd.rbf(following[:1], following[1:], log.bandwidth)[0]
+    theirs = torch_opposd.ratio_loss(
+        network, tensor(pairs.state), following, tensor(pairs.ratio), kernel / kernel.mean()
+    )
+    theirs.backward()
+    torch.testing.assert_close(theirs.detach(), tensor(loss), rtol=1e-3, atol=1e-8)
+    for parameter, wanted in zip(network.parameters(), torch_order(gradient), strict=True):
+        torch.testing.assert_close(parameter.grad, wanted, rtol=1e-3, atol=1e-6)
+
+
+def check_updates(
+    data: opposd.Prepared, state: opposd.State, log: torch_opposd.Log, key: jax.Array, count: int
+) -> None:
+    """Whole updates on the same draws; they pass through every loss and every optimiser."""
+    agent = torch_agent(state)
+    update = eqx.filter_jit(opposd.update)
+    for number in range(count):
+        own = jax.random.fold_in(key, number)
+        before = state
+        state = update(NETWORK, data, state, own)[0]
+        torch_opposd.update(agent, log, draws_of(data, own))
+        for ours, theirs, old in (
+            (state.ratio.network, agent.ratio, before.ratio.network),
+            (state.critic.network, agent.critic, before.critic.network),
+            (state.actor.network, agent.actor, before.actor.network),
+        ):
+            for wanted, parameter, was in zip(torch_order(ours), theirs.parameters(), torch_order(old), strict=True):
+                # a hundredth of how far the update went, which is what rounding may do in 50 steps
+                slack = 0.01 * float((wanted - was).abs().max())
+                torch.testing.assert_close(parameter.detach(), wanted, rtol=0, atol=slack)
+
+
+def draws_of(data: opposd.Prepared, key: jax.Array) -> torch_opposd.Draws:
+    """What `opposd.update` draws with this key."""
+
+    def rows(part: jax.Array, *shape: int) -> Tensor:
+        return tensor(data.log.draw(part, int(np.prod(shape))).index).long().reshape(shape)
+
+    of_ratio, of_critic, of_actor = (key_for(key, name) for name in ("ratio", "critic", "actor"))
+    pairs = (torch_opposd.RATIO_STEPS, 2, torch_opposd.RATIO_BATCH)
+    fresh = tensor(data.log.draw_initial(key_for(of_ratio, "renewal"), int(np.prod(pairs))))
+    return torch_opposd.Draws(
+        ratio_rows=rows(key_for(of_ratio, "rows"), *pairs),
+        fresh=fresh.reshape(*pairs, -1),
+        critic_rows=rows(key_for(of_critic, "rows"), torch_opposd.CRITIC_STEPS, torch_opposd.CRITIC_BATCH),
+        actor_rows=rows(of_actor, torch_opposd.ACTOR_BATCH),
+    )
+
+
+# Telling
+
+
+def tell(results: dict[str, Any]) -> None:
+    print(f"{'milliseconds per update and seed':44s} {'median':>8s} {'fastest':>8s} {'processor':>9s}")
+    for name in ("one seed", "eight seeds"):
+        told = results[name]
+        print(f"{name} (first call, compiling: {told['first call, seconds']:.1f} s)")
+        tell_spent(told["spent"])
+        tell_ratios("times faster", told["times faster"], f"goal: at least {GOALS[name]:g}")
+        tell_ratios("times faster than with fused optimisers", told["times faster than with fused optimisers"])
+    print("closed form")
+    tell_spent(results["closed form"]["spent"])
+    tell_ratios("share of the steps' cost", results["closed form"]["share of the steps' cost"], "goal: at most 1")
+    print("rows in the log")
+    tell_spent(results["sizes"]["spent"])
+    for size, change in results["sizes"]["change since 10^4"].items():
+        if size != "10^4":
+            tell_ratios(f"change from 10^4 to {size}", change, f"goal: at most {GOALS['drift']:g}")
+
+
+def tell_spent(spent: dict[str, dict[str, float]]) -> None:
+    for label, one in spent.items():
+        print(f"  {label:42s} {one['median']:8.2f} {one['fastest']:8.2f} {one['processor']:9.2f}")
+
+
+def tell_ratios(label: str, ratios: dict[str, float], goal: str = "") -> None:
+    print(f"  {label:42s} {ratios['median']:8.2f} {ratios['fastest']:8.2f} {ratios['processor']:9.2f}   {goal}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--check", action="store_true", help="assert that both compute the same, and stop")
+    parser.add_argument("--json", action="store_true", help="print all numbers as JSON instead of the table")
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--largest", type=int, default=7, help="the largest log has 10 to this power rows")
+    options = parser.parse_args()
+    dataset = collect(CARTPOLE, Uniform(2), EPISODES, seed=0)
+    if options.check:
+        check(dataset)
+        return
+    results = {
+        **beside_torch(dataset, options.repeats),
+        "closed form": closed_form(dataset, options.repeats),
+        "sizes": by_size(dataset, options.repeats, options.largest),
+    }
+    if options.json:
+        print(json.dumps(results, indent=2))
+    else:
+        tell(results)
+
+
+if __name__ == "__main__":
+    main()
