@@ -81,10 +81,12 @@ def draw(log: Log) -> Draws:
     )
 
 
-def update(agent: Agent, log: Log, draws: Draws) -> None:
+def update(agent: Agent, log: Log, draws: Draws) -> Tensor:
+    """Returns the critic's last loss."""
     fit_ratio(agent, log, draws.ratio_rows, draws.fresh)
-    fit_critic(agent, log, draws.critic_rows)
-    ascend(agent, log, draws.actor_rows)
+    loss = fit_critic(agent, log, draws.critic_rows)
+    descend(agent.actor_optimiser, actor_loss(agent, log, draws.actor_rows))
+    return loss
 
 
 def fit_ratio(agent: Agent, log: Log, rows: Tensor, fresh: Tensor) -> None:
@@ -97,16 +99,16 @@ def fit_ratio(agent: Agent, log: Log, rows: Tensor, fresh: Tensor) -> None:
         descend(agent.ratio_optimiser, ratio_loss(agent.ratio, *batch))
 
 
-def fit_critic(agent: Agent, log: Log, rows: Tensor) -> None:
+def fit_critic(agent: Agent, log: Log, rows: Tensor) -> Tensor:
+    """Returns the last loss."""
     with torch.no_grad():
         rho = action_ratio(agent.actor, log, rows)
     columns = [column[rows] for column in (log.state, log.next_state, log.reward, log.onward, log.usable)]
+    loss = torch.zeros(())
     for batch in zip(*columns, rho, strict=True):
-        descend(agent.critic_optimiser, critic_loss(agent.critic, log, *batch))
-
-
-def ascend(agent: Agent, log: Log, rows: Tensor) -> None:
-    descend(agent.actor_optimiser, actor_loss(agent, log, rows))
+        loss = critic_loss(agent.critic, log, *batch)
+        descend(agent.critic_optimiser, loss)
+    return loss.detach()
 
 
 def ratio_loss(network: nn.Module, state: Tensor, following: Tensor, rho: Tensor, kernel: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ up and compiling are not counted, but told. PyTorch runs with one thread and wit
 the two is what statewise is compared with; its metrics, which statewise computes in every update, are left out.
 
 --check asserts that both compute the same: losses and gradients on one batch, and the weights after whole updates.
+It must be run again when `statewise.algorithms.opposd` changes what it draws, or in which order.
 """
 
 from __future__ import annotations
@@ -277,7 +278,7 @@ def check(dataset: Dataset) -> None:
     log, key = torch_log(data), jax.random.key(1)
     check_ratio_loss(data, state, log, key)
     check_updates(data, state, log, key, count=3)
-    print("PyTorch's update is that of statewise: loss and gradient of the ratio, and all weights after 3 updates")
+    print("PyTorch's update is that of statewise: losses, gradients, and all weights after each of 3 updates")
 
 
 def check_ratio_loss(data: opposd.Prepared, state: opposd.State, log: torch_opposd.Log, key: jax.Array) -> None:
@@ -301,23 +302,26 @@ def check_ratio_loss(data: opposd.Prepared, state: opposd.State, log: torch_oppo
 def check_updates(
     data: opposd.Prepared, state: opposd.State, log: torch_opposd.Log, key: jax.Array, count: int
 ) -> None:
-    """Whole updates on the same draws; they pass through every loss and every optimiser."""
+    """Whole updates on the same draws: the losses they met, and where every network ended."""
     agent = torch_agent(state)
     update = eqx.filter_jit(opposd.update)
     for number in range(count):
-        own = jax.random.fold_in(key, number)
-        before = state
-        state = update(NETWORK, data, state, own)[0]
-        torch_opposd.update(agent, log, draws_of(data, own))
-        for ours, theirs, old in (
-            (state.ratio.network, agent.ratio, before.ratio.network),
-            (state.critic.network, agent.critic, before.critic.network),
-            (state.actor.network, agent.actor, before.actor.network),
-        ):
-            for wanted, parameter, was in zip(torch_order(ours), theirs.parameters(), torch_order(old), strict=True):
-                # a hundredth of how far the update went, which is what rounding may do in 50 steps
-                slack = 0.01 * float((wanted - was).abs().max())
-                torch.testing.assert_close(parameter.detach(), wanted, rtol=0, atol=slack)
+        own, before = jax.random.fold_in(key, number), state
+        state, metrics = update(NETWORK, data, before, own)
+        loss = torch_opposd.update(agent, log, draws_of(data, own))
+        torch.testing.assert_close(loss, tensor(metrics.critic_loss), rtol=1e-3, atol=0)
+        gradient = torch.stack([parameter.grad.norm() for parameter in agent.actor.parameters()]).norm()
+        torch.testing.assert_close(gradient, tensor(metrics.gradient_norm), rtol=1e-3, atol=0)
+        check_weights(agent.ratio, state.ratio.network, before.ratio.network)
+        check_weights(agent.critic, state.critic.network, before.critic.network)
+        check_weights(agent.actor, state.actor.network, before.actor.network)
+
+
+def check_weights(module: nn.Sequential, after: Network, before: Network) -> None:
+    for parameter, wanted, was in zip(module.parameters(), torch_order(after), torch_order(before), strict=True):
+        # a hundredth of how far the update went: what rounding may come to in 50 steps
+        slack = 0.01 * float((wanted - was).abs().max())
+        torch.testing.assert_close(parameter.detach(), wanted, rtol=0, atol=slack)
 
 
 def draws_of(data: opposd.Prepared, key: jax.Array) -> torch_opposd.Draws:

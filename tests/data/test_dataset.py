@@ -268,3 +268,13 @@ def test_d3rlpy_arrays_that_stop_midway_are_an_episode_cut_off():
     )
     assert back.lengths.tolist() == [2, 2]
     assert back.terminated.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1000])
+def test_final_states_are_taken_out_whatever_the_chunk(chunk, monkeypatch):
+    from statewise.data import dataset
+    from statewise.data.table import to_frame
+
+    data = make([4, 1, 6, 2], final=[True, False, True, True])
+    monkeypatch.setattr(dataset, "CHUNK", chunk)
+    assert sw.load(to_frame(data)).fingerprint == data.fingerprint

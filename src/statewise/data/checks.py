@@ -9,6 +9,7 @@ import numpy as np
 
 from statewise.data.findings import Findings
 from statewise.data.rawlog import RawLog
+from statewise.data.threads import each
 
 # A logged distribution is often rounded for a spreadsheet; beyond this it is wrong, not rounded.
 SUM_TOLERANCE = 1e-3
@@ -191,11 +192,11 @@ class _Decisions:
 
 
 def _check_observations(raw: RawLog, layout: Layout, findings: Findings) -> None:
+    extremes = each(lambda column: (column.min(), column.max()), raw.observations.T)
     for j, name in enumerate(raw.observation_columns or raw.observation_names):
         if name in raw.unreadable:
             continue
-        column = raw.observations[:, j]
-        low, high = column.min(), column.max()
+        column, (low, high) = raw.observations[:, j], extremes[j]
         if not (np.isfinite(low) and np.isfinite(high)):
             bad = np.flatnonzero(~np.isfinite(column))
             findings.fault(
@@ -224,6 +225,11 @@ def _check_actions(decisions: _Decisions) -> np.ndarray | None:
     if raw.action is None or raw.columns.action in raw.unreadable:
         return None
     column, action, numbering = raw.columns.action, decisions.of(raw.action), "Number the actions 0, 1, 2, …"
+    if not np.issubdtype(action.dtype, np.integer):
+        with np.errstate(invalid="ignore"):
+            whole = action.astype(np.int32)
+        if np.array_equal(whole, action):
+            action = whole
     if not np.issubdtype(action.dtype, np.integer):
         missing = np.isnan(action)
         only_last = "Only an episode's last row may leave action and reward empty: it then holds the final state"

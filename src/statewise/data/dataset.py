@@ -15,9 +15,13 @@ from jaxtyping import Bool, Float, Int
 from statewise.data.checks import check
 from statewise.data.findings import Findings
 from statewise.data.rawlog import RawLog
+from statewise.data.threads import each
 
 if TYPE_CHECKING:
     from statewise.data.device import Padded
+
+
+CHUNK = 1 << 20  # rows moved at a time, so that little memory is needed beside the log's own
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -265,8 +269,15 @@ def _build(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
             return column
         if column.ndim == 1:
             return column[keep]
-        for j in range(column.shape[1]):  # in place: a second copy of all observations would double the memory
-            column[: rows - len(final), j] = column[keep, j]
+
+        def compact(j: int) -> None:
+            done = 0
+            for first in range(0, rows, CHUNK):
+                part = column[first : first + CHUNK, j][keep[first : first + CHUNK]]
+                column[done : done + len(part), j] = part
+                done += len(part)
+
+        each(compact, range(column.shape[1]))  # in place: a second copy of all observations would double the memory
         return column[: rows - len(final)]
 
     assert raw.action is not None

@@ -172,8 +172,10 @@ class _FrameReader:
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:
         """The columns side by side, each contiguous: float32 where all are, float64 otherwise."""
-        kind = np.float32 if all(self.frame[name].dtype == pl.Float32 for name in names) else np.float64
-        out = np.empty((self.frame.height, len(names)), dtype=kind, order="F")
+        kinds = {self.frame[name].dtype for name in names}
+        if kinds in ({pl.Float32}, {pl.Float64}):
+            return self.frame.select(names).to_numpy(order="fortran", writable=True)
+        out = np.empty((self.frame.height, len(names)), dtype=np.float64, order="F")
         for j, name in enumerate(names):
             out[:, j] = self.number(name)
         return out
