@@ -9,8 +9,8 @@ import pytest
 from logs import make
 
 
-def statewise(*arguments, **options):
-    command = [sys.executable, "-m", "statewise", *map(str, arguments)]
+def statewise(*arguments, start=("-m", "statewise"), **options):
+    command = [sys.executable, *start, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, **options)
 
 

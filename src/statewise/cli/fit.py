@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -12,10 +15,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from statewise.cli.options import json_option, log_arguments, log_options
+from statewise.cli.options import json_option, log_arguments, log_options, needs
 from statewise.data.dataset import Dataset
 from statewise.data.table import read
 from statewise.presets import PRESETS, preset
+from statewise.runs import RunFolder
+from statewise.tracking.parquet import ParquetTracker
 from statewise.training import Result, Told, fit, usual_discount
 
 
@@ -34,6 +39,8 @@ from statewise.training import Result, Told, fit, usual_discount
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="Folder of the run; an interrupted one goes on."
 )
+@click.option("--tensorboard", metavar="DIR", type=click.Path(path_type=Path), help="Also write TensorBoard's events.")
+@click.option("--mlflow", metavar="URI", help="Also log to MLflow: http://…, sqlite:///FILE, …")
 @log_options
 @json_option
 def command(
@@ -45,6 +52,8 @@ def command(
     discount: float | None,
     checkpoint_every: int | None,
     out: Path,
+    tensorboard: Path | None,
+    mlflow: str | None,
     as_json: bool,
     **options,
 ) -> None:
@@ -59,7 +68,16 @@ def command(
         discount = usual_discount(dataset)
     config = preset(preset_name, algorithm, discount)
     started = time.perf_counter()
-    with _Watch(console, updates or config.updates) as watcher:
+    with (
+        _trackers(out, tensorboard, mlflow) as trackers,
+        _Watch(console, updates or config.updates) as watcher,
+    ):
+
+        def tell(told: Told) -> None:
+            watcher.told(told)
+            for tracker in trackers:
+                tracker(told.update)
+
         result = fit(
             dataset,
             config,
@@ -67,9 +85,31 @@ def command(
             updates=updates,
             checkpoint_every=checkpoint_every,
             out=out,
-            progress=watcher.told,
+            progress=tell,
         )
     _report(result, dataset, out, time.perf_counter() - started, as_json)
+
+
+@contextmanager
+def _trackers(out: Path, tensorboard: Path | None, mlflow: str | None) -> Iterator[list[Any]]:
+    """Parquet always; the others where they are asked for, and found out to be there before anything is learned."""
+    folder = RunFolder(out)
+    trackers: list[Any] = [ParquetTracker(folder)]
+    if tensorboard is not None:
+        needs("tensorboard", "tensorboardX")
+        from statewise.tracking.tensorboard import TensorBoardTracker
+
+        trackers.append(TensorBoardTracker(folder, tensorboard))
+    if mlflow is not None:
+        needs("mlflow", "mlflow")
+        from statewise.tracking.mlflow import MlflowTracker
+
+        trackers.append(MlflowTracker(folder, mlflow))
+    try:
+        yield trackers
+    finally:
+        for tracker in trackers:
+            tracker.close()
 
 
 class _Watch:

@@ -1,0 +1,112 @@
+"""`act`, `export`, `serve`: a policy in the hands of someone who has only its file."""
+
+import json
+import socket
+
+import numpy as np
+import polars as pl
+import pytest
+
+from test_cli import statewise
+
+
+@pytest.fixture
+def saved(policy, tmp_path):
+    policy.save(tmp_path / "p.safetensors")
+    return tmp_path / "p.safetensors"
+
+
+def test_act_finds_columns_by_name(policy, saved, tmp_path):
+    (tmp_path / "o.csv").write_text("patient;c;a;b\nx;3,5;1;2\ny;0,5;-1;0\n")  # as a European spreadsheet exports it
+    out = statewise("act", saved, tmp_path / "o.csv", "--keep", "patient", "--choose", "likeliest", "--json")
+    assert out.returncode == 0, out.stderr
+    rows = json.loads(out.stdout)
+    expected = policy.probabilities(np.array([[1, 2, 3.5], [-1, 0, 0.5]]))
+    assert [row["patient"] for row in rows] == ["x", "y"]
+    assert [row["action"] for row in rows] == [policy.action_names[a] for a in expected.argmax(axis=1)]
+    found = [[row[f"probability_{name}"] for name in policy.action_names] for row in rows]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    (tmp_path / "o.csv").write_text("obs_a,obs_b,obs_c,step,legal_0,legal_1,legal_2,legal_3\n1,2,3,0,0,0,1,0\n")
+    out = statewise("act", saved, tmp_path / "o.csv", "--out", tmp_path / "d.parquet")
+    assert "Not used: step." in out.stderr
+    assert pl.read_parquet(tmp_path / "d.parquet")["action"].to_list() == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b\n1,2\n", "'c' is missing; the policy needs 'a', 'b', 'c'"),
+        ("a,b,c\n1,,3\n1,2,3\n", "observation 1: b is missing or not a finite number"),
+        ("a,b,c\n1,x,3\n", "column 'b' holds 'x', which is not a number"),
+        ("a,b,c\n", "it holds no rows"),
+        ("", "the file is empty"),
+        ("a,a,b,c\n1,1,1,1\n", "several columns of that name"),
+        ("a,b,c,legal_0,legal_1,legal_2,legal_3\n1,2,3,2,0,0,0\n", "other things than true or false"),
+    ],
+)
+def test_act_answers_a_wrong_table_by_a_sentence(saved, tmp_path, text, words):
+    (tmp_path / "o.csv").write_text(text)
+    (tmp_path / "d.csv").write_text("a good file")
+    out = statewise("act", saved, tmp_path / "o.csv", "--out", tmp_path / "d.csv")
+    assert out.returncode == 2
+    assert words in " ".join(out.stderr.split())
+    assert "Traceback" not in out.stderr
+    assert (tmp_path / "d.csv").read_text() == "a good file"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["act", "absent", "absent.csv"], "absent: there is no such file"),
+        (["act", "p.safetensors", "absent.csv"], "there is no such file"),
+        (["act", "p.safetensors", "o.csv", "--keep", "name"], "has no column 'name'"),
+        (["act", "p.safetensors", "o.csv", "--out", "x.txt"], "must end in .csv, .json, .parquet"),
+        (["act", ".", "o.csv"], "it is not a run folder"),
+        (["act", "o.csv", "o.csv"], "it is not a policy file"),
+        (["export", "p.safetensors", "--format", "onnx", "--out", "x.py"], "must end in .onnx"),
+        (["export", "p.safetensors", "--format", "pickle", "--out", "x.py"], "is not one of"),
+        (["export", "p.safetensors", "--format", "numpy", "--out", "o.csv/x.py"], "cannot be written"),
+        (["export", "o.csv", "--format", "numpy", "--out", "x.py"], "it is not a policy file"),
+        (["export", ".", "--format", "numpy", "--out", "x.py"], "it is not a run folder"),
+        (["serve", "o.csv"], "it is not a policy file"),
+        (["serve", "p.safetensors", "--port", "70000"], "is not in the range"),
+        (["report", "absent"], "it is not a run folder"),
+        (["report", "p.safetensors"], "it is not a run folder"),
+    ],
+)
+def test_mistakes_are_answered_by_a_sentence(saved, tmp_path, arguments, words):
+    (tmp_path / "o.csv").write_text("a,b,c\n1,2,3\n")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    out = statewise(*arguments, cwd=tmp_path)
+    assert out.returncode == 2
+    assert words in " ".join(out.stderr.split())
+    assert "Traceback" not in out.stderr
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_port_in_use_is_told(saved):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        out = statewise("serve", saved, "--port", port)
+    assert out.returncode == 2
+    assert f"127.0.0.1:{port} cannot be listened on (Address already in use" in " ".join(out.stderr.split())
+
+
+@pytest.mark.parametrize(("kind", "name"), [("onnx", "x.onnx"), ("numpy", "x.py")])
+def test_a_full_disk_leaves_the_good_file(saved, tmp_path, kind, name):
+    """A limit on the size of files stands for the full disk."""
+    (tmp_path / name).write_text("a good file")
+    limited = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512)); import statewise.cli as c; c.main()"
+    )
+    out = statewise("export", saved, "--format", kind, "--out", tmp_path / name, start=["-c", limited])
+    assert out.returncode == 2
+    assert f"{name}: it could not be written (File too large)" in " ".join(out.stderr.split())
+    assert (tmp_path / name).read_text() == "a good file"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.safetensors", name]
+
+
+def test_export_says_which_policy(saved, tmp_path):
+    out = statewise("export", saved, "--format", "numpy", "--out", tmp_path / "x.py")
+    assert out.returncode == 0, out.stderr
+    assert "the policy in that file, for a, b, c" in out.stdout
