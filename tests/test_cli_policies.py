@@ -110,3 +110,31 @@ def test_export_says_which_policy(saved, tmp_path):
     out = statewise("export", saved, "--format", "numpy", "--out", tmp_path / "x.py")
     assert out.returncode == 0, out.stderr
     assert "the policy in that file, for a, b, c" in out.stdout
+
+
+def test_report_of_a_run(tmp_path):
+    """With a decision it says the decision; without one, that there is none; a wrong one is named."""
+    from reports import example
+    from statewise.report.content import to_json
+    from statewise.runs import RunFolder
+
+    folder = RunFolder.create(tmp_path / "run")
+    folder.write_manifest({"algorithm": "OPPOSD", "seeds": [0, 1], "config": {"discount": 0.98}})
+    folder.write_metrics({name: np.ones((2, 7)) for name in ("value", "ratio_ess", "entropy")})
+    out = statewise("report", tmp_path / "run", "--json")
+    assert out.returncode == 0, out.stderr
+    told = json.loads(out.stdout)
+    assert told["answer"] == "not evaluated"
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "No answer yet" in page
+    assert page.count("<svg") == 3
+    decision = {**json.loads(to_json(example())), "curves": [], "manifest": {}, "folder": ""}
+    (tmp_path / "run" / "decision.json").write_text(json.dumps(decision))
+    out = statewise("report", tmp_path / "run", "--out", tmp_path / "page.html")
+    assert "page.html: deploy. On 150 held-out episodes" in out.stdout
+    assert (tmp_path / "page.html").read_text().count("<svg") == 10
+    (tmp_path / "run" / "decision.json").write_text('{"answer": "deploy"}')
+    out = statewise("report", tmp_path / "run", "--out", tmp_path / "page.html")
+    assert out.returncode == 2
+    assert "decision.json: decision: 'because' is missing" in out.stderr
+    assert (tmp_path / "page.html").read_text().count("<svg") == 10
