@@ -88,15 +88,6 @@ def matched(names: Sequence[str], given: Sequence[str], prefix: str = "obs_") ->
     return {name: column for name, column in found.items() if column is not None}
 
 
-def check_finite(observations: np.ndarray, names: Sequence[str]) -> None:
-    """Refuses what is missing or infinite: a policy that is asked without knowing must not answer."""
-    wrong = np.argwhere(~np.isfinite(observations))
-    if len(wrong):
-        row, column = wrong[0]
-        more = f", and {len(wrong) - 1} more like it" if len(wrong) > 1 else ""
-        raise ObservationError(f"{_row(row)}: {names[column]} is missing or not a finite number{more}")
-
-
 def _numbers(names: Sequence[str], row: Any, i: int) -> list[float]:
     if isinstance(row, Mapping):
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from statewise.acting import check_finite, decide, matched
+from statewise.acting import decide, matched
 from statewise.cli.options import json_option, policy_at, seed_option, writable
 from statewise.data.observations import read_observations, table_text, write_table
 from statewise.data.rawlog import Columns
@@ -51,7 +51,6 @@ def command(
     if unknown:
         raise click.BadParameter(f"{observations} has no column '{unknown[0]}'", param_hint="--keep")
     numbers = table.numbers(list(columns.values()))
-    check_finite(numbers, policy.observation_names)
     masks = [f"{Columns().legal_prefix}{a}" for a in range(len(policy.action_names))]
     masked = all(name in table.names for name in masks)
     decisions = decide(policy, numbers, np.random.default_rng(seed), choose, table.flags(masks) if masked else None)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from statewise.data.findings import Findings
+from statewise.data.findings import Findings, RowNames
 from statewise.data.rawlog import Columns
 from statewise.data.table import open_file, write_frame
 
@@ -21,42 +21,49 @@ class ObservationTable:
 
     path: Path
     frame: pl.DataFrame
+    rows: RowNames
 
     @property
     def names(self) -> list[str]:
         return self.frame.columns
 
     def numbers(self, columns: Sequence[str]) -> np.ndarray:
-        """[rows, columns] of float64; NaN where a cell is empty."""
-        picked = [self._number(name) for name in columns]
-        return np.column_stack(picked) if picked else np.empty((len(self.frame), 0))
+        """[rows, columns] of float64. An empty cell is refused: a policy that does not know must not be asked."""
+        return np.column_stack([self._number(name) for name in columns])
 
     def flags(self, columns: Sequence[str]) -> np.ndarray:
         """[rows, columns] of true and false, also written as 1 and 0."""
         values = self.numbers(columns)
-        if not np.isin(values, (0, 1)).all():
-            raise ValueError(f"{self.path}: {columns[0]} … {columns[-1]} hold other things than true or false, 1 or 0")
+        wrong = np.argwhere((values != 0) & (values != 1))
+        if len(wrong):
+            name = columns[int(wrong[0, 1])]
+            raise ValueError(f"{self._place(name, wrong[:1, 0])} is neither true nor false, 1 nor 0")
         return values == 1
 
     def _number(self, name: str) -> np.ndarray:
         column = self.frame[name]
-        try:
-            return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
-        except pl.exceptions.PolarsError:
-            values = column.cast(pl.String)
-            wrong = values.filter(values.cast(pl.Float64, strict=False).is_null() & values.is_not_null())
-            raise ValueError(f"{self.path}: column '{name}' holds '{wrong[0]}', which is not a number") from None
+        numbers = column.cast(pl.Float64, strict=False)
+        wrong = np.flatnonzero((numbers.is_null() | ~numbers.is_finite()).fill_null(True).to_numpy())
+        if len(wrong):
+            value = column[int(wrong[0])]
+            said = "is empty" if value is None else f"holds '{value}', which is not a finite number"
+            more = f" ({len(wrong) - 1:,} more such rows)" if len(wrong) > 1 else ""
+            raise ValueError(f"{self._place(name, wrong[:1])} {said}{more}")
+        return numbers.to_numpy()
+
+    def _place(self, name: str, row: np.ndarray) -> str:
+        return f"{self.path}: column '{name}' of {self.rows.list(row, 1)}"
 
 
 def read_observations(path: str | Path) -> ObservationTable:
     """Opens the file; what is wrong with it is told as it is of a log."""
     findings = Findings()
     opened = open_file(Path(path), Columns(), findings)
-    findings.raise_faults()
-    assert opened is not None
+    if opened is None:
+        raise ValueError(str(findings.faults[0]))
     if len(opened.frame) == 0:
         raise ValueError(f"{path}: it holds no rows")
-    return ObservationTable(Path(path), opened.frame)
+    return ObservationTable(Path(path), opened.frame, opened.row_names)
 
 
 def write_table(columns: Mapping[str, Any], path: str | Path) -> None:
