@@ -30,6 +30,7 @@ check: $(SET_UP_DEV)
 browser:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	       && apt-get update -qq >/dev/null 2>&1 \
 	       && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null 2>&1; } \
 	  || echo "No Chromium here and none could be installed: the report is not tested in a browser (apt-get install chromium)"
 

@@ -48,7 +48,7 @@ def test_tensorboard_by_its_own_reader(folder, tmp_path):
         tracker = TensorBoardTracker(folder, tmp_path / "events")
         for update in stops:
             advance(folder, tracker, update)
-        tracker.close()
+        tracker.close(True)
     for i, seed in enumerate(SEEDS):
         reader = EventAccumulator(str(tmp_path / "events" / f"seed-{seed}"), size_guidance={"scalars": 0})
         reader.Reload()
@@ -62,14 +62,14 @@ def test_mlflow_by_its_own_client(folder, tmp_path):
     from mlflow import MlflowClient
 
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    for stops in ((10, 20), (30,)):
+    client = MlflowClient(uri)
+    for stops, finished, status in (((10, 20), False, "KILLED"), ((30,), True, "FINISHED")):
         tracker = MlflowTracker(folder, uri)
         for update in stops:
             advance(folder, tracker, update)
-        tracker.close()
-    client = MlflowClient(uri)
-    (run,) = client.search_runs([client.get_experiment_by_name("statewise").experiment_id])
-    assert run.info.status == "FINISHED"
+        tracker.close(finished)
+        (run,) = client.search_runs([client.get_experiment_by_name("statewise").experiment_id])
+        assert run.info.status == status
     assert run.data.params["config.actor.rate"] == "0.1"
     assert run.data.params["data"] == "abc"
     for i, seed in enumerate(SEEDS):

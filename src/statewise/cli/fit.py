@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -102,14 +103,19 @@ def _trackers(out: Path, tensorboard: Path | None, mlflow: str | None) -> Iterat
         trackers.append(TensorBoardTracker(folder, tensorboard))
     if mlflow is not None:
         needs("mlflow", "mlflow")
+        os.environ.setdefault(
+            "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2"
+        )  # its own 7 take minutes to say that no one is there
         from statewise.tracking.mlflow import MlflowTracker
 
         trackers.append(MlflowTracker(folder, mlflow))
+    finished = False
     try:
         yield trackers
+        finished = True
     finally:
         for tracker in trackers:
-            tracker.close()
+            tracker.close(finished)
 
 
 class _Watch:

@@ -72,13 +72,16 @@ def curves(items: Sequence[Curve], chosen: Place | None, percent: bool = False) 
     def draw(axes: Axes) -> None:
         for curve in items:
             ours = chosen is not None and (curve.run, curve.seed) == (chosen.run, chosen.seed)
+            shown = ours or chosen is None
             updates, values = _thinned(curve)
-            axes.plot(updates, values, color=ACCENT if ours else MUTED, linewidth=1.4, alpha=1 if ours else 0.5)
+            axes.plot(updates, values, color=ACCENT if shown else MUTED, linewidth=1.4, alpha=1 if shown else 0.5)
             if ours and chosen is not None:
                 _mark(axes, chosen.update, np.interp([chosen.update], updates, values))
         if percent:
             axes.set_ylim(0, 1.02)
             axes.yaxis.set_major_formatter(PercentFormatter(1))
+        elif min(min(curve.values) for curve in items) >= 0:
+            axes.set_ylim(bottom=0)
         _updates(axes)
 
     return svg_of(f"curves {items[0].metric}", draw)

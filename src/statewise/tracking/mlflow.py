@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 from mlflow import MlflowClient, MlflowException
@@ -55,9 +56,10 @@ class MlflowTracker:
             self.client.log_batch(self.run_id, metrics=batch[first : first + MOST_AT_ONCE])
         self.told = update
 
-    def close(self) -> None:
+    def close(self, finished: bool) -> None:
         if self.run_id is not None:
-            self.client.set_terminated(self.run_id)
+            with suppress(MlflowException):  # it was told, or the user was told why not
+                self.client.set_terminated(self.run_id, "FINISHED" if finished else "KILLED")
 
     def _experiment(self) -> str:
         known = self.client.get_experiment_by_name(EXPERIMENT)

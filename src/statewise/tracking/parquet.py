@@ -18,7 +18,7 @@ class ParquetTracker:
     def __call__(self, update: int) -> None:
         write_frame(metrics_frame(self.folder), self.folder.path / "metrics.parquet")
 
-    def close(self) -> None:
+    def close(self, finished: bool) -> None:
         pass
 
 

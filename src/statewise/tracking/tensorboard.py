@@ -33,6 +33,6 @@ class TensorBoardTracker:
             self.writers[seed] = SummaryWriter(str(self.directory / f"seed-{seed}"), purge_step=1)
         return self.writers[seed]
 
-    def close(self) -> None:
+    def close(self, finished: bool) -> None:
         for writer in self.writers.values():
             writer.close()
