@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import statewise.cli
+from logs import make
 from test_cli import statewise as in_own_process
 
 
@@ -158,3 +159,11 @@ def test_report_of_a_run(run, tmp_path):
     assert out.returncode == 2
     assert "decision.json: decision: 'because' is missing" in out.stderr
     assert (tmp_path / "page.html").read_text().count("<svg") == 10
+
+
+def test_a_tracker_that_is_not_there_is_told_before_learning(run, tmp_path):
+    make([2, 3]).save(tmp_path / "log.parquet")
+    out = run("fit", tmp_path / "log.parquet", "--out", tmp_path / "run", "--mlflow", "nowhere://x")
+    assert out.returncode == 2
+    assert "--mlflow nowhere://x: " in out.stderr
+    assert not (tmp_path / "run").exists()

@@ -152,3 +152,11 @@ def _version(name: str) -> str:
         return version(name)
     except Exception:  # a source tree that was never installed has no version
         return "source"
+
+
+def flattened(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"actor": {"rate": 1}} as {"actor.rate": 1}, for tables of settings."""
+    flat = {}
+    for name, value in settings.items():
+        flat |= flattened(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return flat

@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from statewise.acting import decide, matched
-from statewise.cli.options import json_option, policy_at, seed_option, writable
+from statewise.cli.options import choose_option, json_option, policy_at, seed_option, writable
 from statewise.data.observations import read_observations, table_text, write_table
 from statewise.data.rawlog import Columns
 
@@ -19,13 +19,7 @@ KINDS = (".csv", ".json", ".parquet")
 @click.command(epilog="Example: statewise act runs/cartpole patients.csv --keep patient --out decisions.csv")
 @click.argument("policy_path", metavar="POLICY", type=click.Path(path_type=Path))
 @click.argument("observations", type=click.Path(path_type=Path))
-@click.option(
-    "--choose",
-    type=click.Choice(["draw", "likeliest"]),
-    default="draw",
-    show_default=True,
-    help="Draw each action with its probability, as the policy was evaluated; or always take the likeliest.",
-)
+@choose_option
 @click.option("--keep", metavar="A,B,…", help="Columns of the table to hand on, such as who each row is about.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="A .csv, .json or .parquet file.")
 @seed_option

@@ -61,6 +61,13 @@ def writable(path: Path) -> None:
 
 
 seed_option = click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+choose_option = click.option(
+    "--choose",
+    type=click.Choice(["draw", "likeliest"]),
+    default="draw",
+    show_default=True,
+    help="Draw each action with its probability, as the policy was evaluated; or always take the likeliest.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for a machine.")
 
 

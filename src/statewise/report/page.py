@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
 from statewise.report.content import ReportContent
 from statewise.report.panels import all_panels, legend
 from statewise.report.words import interval, number, one_decimal, percent, value
+from statewise.runs import flattened
 
 WORDS = {
     "deploy": ("good", "✓", "Deploy the new policy"),
@@ -45,12 +45,6 @@ def render(content: ReportContent) -> str:
         headline=[worth for worth in map(content.worth, ("current", "chosen", "gain")) if worth is not None],
         panels=all_panels(content),
         legend=legend(content.action_map),
-        settings=_flat(content.settings or content.manifest.get("config") or {}),
+        settings=flattened(content.settings or content.manifest.get("config") or {}),
         manifest=json.dumps({k: v for k, v in content.manifest.items() if k != "config"}, indent=2, ensure_ascii=False),
     )
-
-
-def _flat(settings: Any, prefix: str = "") -> list[tuple[str, str]]:
-    if not isinstance(settings, dict):
-        return [(prefix, json.dumps(settings, ensure_ascii=False).strip('"'))]
-    return [row for key, value in settings.items() for row in _flat(value, f"{prefix}.{key}" if prefix else str(key))]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import Any
 
 from mlflow import MlflowClient, MlflowException
 from mlflow.entities import Metric, Param
 
-from statewise.runs import RunFolder
+from statewise.runs import RunFolder, flattened
 
 EXPERIMENT = "statewise"
 TAG = "statewise.folder"
@@ -73,7 +72,7 @@ class MlflowTracker:
             if run.data.params.get("data") == manifest["data"]:
                 return run.info.run_id, self._told(run.info.run_id, manifest["seeds"][-1])
         run = self.client.create_run(self.experiment, tags={TAG: place}, run_name=self.folder.path.name)
-        settings = [Param(key, value) for key, value in _flat(manifest).items()]
+        settings = [Param(key, str(value)[:LONGEST]) for key, value in flattened(manifest).items()]
         for first in range(0, len(settings), MOST_SETTINGS):
             self.client.log_batch(run.info.run_id, params=settings[first : first + MOST_SETTINGS])
         return run.info.run_id, 0
@@ -81,13 +80,3 @@ class MlflowTracker:
     def _told(self, run_id: str, seed: int) -> int:
         last = f"seed_{seed}.gradient_norm"
         return max((metric.step for metric in self.client.get_metric_history(run_id, last)), default=0)
-
-
-def _flat(settings: Any, prefix: str = "") -> dict[str, str]:
-    """{"a": {"b": 1}} as {"a.b": "1"}."""
-    if not isinstance(settings, dict):
-        return {prefix: str(settings)[:LONGEST]}
-    flat = {}
-    for key, value in settings.items():
-        flat |= _flat(value, f"{prefix}.{key}" if prefix else str(key))
-    return flat
