@@ -47,9 +47,9 @@ def test_names_may_come_in_any_order_and_with_the_prefix_of_logs(policy):
         ([{"a": 1, "b": 2}], "observation 1: 'c' is missing; the policy needs 'a', 'b', 'c'"),
         ([[1, 2, 3], {"a": 1, "b": 2, "c": 3, "d": 4}], "observation 2: 'd' not known"),
         ([[1, 2]], "observation 1: 2 came; give the 3 numbers"),
-        ([[1, 2, None]], "c is None, not a finite number"),
-        ([[1, 2, float("nan")]], "c is nan"),
-        ([[1, 2, True]], "c is True"),
+        ([[1, 2, None]], "c is 'None', not a finite number"),
+        ([[1, 2, float("nan")]], "c is 'nan'"),
+        ([[1, 2, True]], "c is 'True'"),
         ([[1, 2, "3"]], "c is '3'"),
         ([5], "int came"),
     ],
@@ -57,3 +57,8 @@ def test_names_may_come_in_any_order_and_with_the_prefix_of_logs(policy):
 def test_what_is_missing_or_too_much_is_named(policy, rows, words):
     with pytest.raises(ObservationError, match=words):
         arrange(policy, rows)
+
+
+def test_numbers_beyond_computing_are_refused(policy):
+    with pytest.raises(ObservationError, match="observation 2: its numbers are so large"):
+        decide(policy, np.array([[0.0, 0, 0], [1e308, -1e308, 1e308]]), np.random.default_rng(0))

@@ -167,3 +167,26 @@ def test_a_tracker_that_is_not_there_is_told_before_learning(run, tmp_path):
     assert out.returncode == 2
     assert "--mlflow nowhere://x: " in out.stderr
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "contents", "words"),
+    [
+        ("manifest.json", b"{", "its manifest.json is damaged"),
+        ("manifest.json", b"[]", "its manifest.json is not that of a run"),
+        ("metrics.npz", b"PK nonsense", "metrics.npz: it is damaged"),
+        ("metrics.npz", b"", "metrics.npz: it is damaged"),
+        ("decision.json", b"\xff", "decision.json: "),
+        ("policy.safetensors", b"x", "policy.safetensors: it is not a policy file"),
+    ],
+)
+def test_a_damaged_run_is_told(run, tmp_path, name, contents, words):
+    from statewise.runs import RunFolder
+
+    folder = RunFolder.create(tmp_path / "run")
+    folder.write_manifest({"seeds": [0]})
+    (folder.path / name).write_bytes(contents)
+    command = ("act", folder.path, tmp_path / "x.csv") if name.startswith("policy") else ("report", folder.path)
+    out = run(*command)
+    assert out.returncode == 2
+    assert words in out.stderr

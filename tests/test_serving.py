@@ -73,7 +73,7 @@ def test_seed_likeliest_and_legal(server):
         ({"observations": [{"age": 1}]}, "observation 1: 'blood pressure' is missing; the policy needs"),
         ({"observations": [[1, 2, 3]]}, "observation 1: 3 came; give the 2 numbers"),
         ({"observations": []}, "give a list of them"),
-        ({"observations": [[1, None]]}, "age is None, not a finite number"),
+        ({"observations": [[1, None]]}, "age is 'None', not a finite number"),
         ({"observations": {"age": 1}}, "observations: input should be a valid list"),
         ({}, "observations: field required"),
         ({"observations": [[1, 2]], "choice": 1}, "choice: extra inputs are not permitted"),
@@ -82,7 +82,9 @@ def test_seed_likeliest_and_legal(server):
         ({"observations": [[1, 2]], "legal": [[False] * 3]}, "observation 1: no action is legal there"),
         ({"observations": [[1, 2]] * 100_001}, "100,001 came; give 100,000 at most"),
         (b"{", "body is not JSON"),
-        (b'{"observations": [[1, NaN]]}', "age is nan"),
+        (b'{"observations": [[1, NaN]]}', "age is 'nan'"),
+        (b'{"observations": [[1, 1' + b"0" * 400 + b"]]}", "not a finite number"),
+        (b'{"observations": [[1, 1e308], [1, -1e308]]}', "observation 1: its numbers are so large"),
     ],
 )
 def test_wrong_questions_get_a_sentence(server, body, words):
@@ -90,6 +92,15 @@ def test_wrong_questions_get_a_sentence(server, body, words):
     answer = server[1].post("/act", **(content or {"json": body}))
     assert answer.status_code == 422
     assert words in answer.json()["error"]
+
+
+def test_other_mistakes_have_the_same_shape(server):
+    for answer, status in ((server[1].get("/nowhere"), 404), (server[1].get("/act"), 405)):
+        assert answer.status_code == status
+        assert set(answer.json()) == {"error"}
+    huge = server[1].post("/act", content=b"[" * 100_000, headers={"content-type": "application/json"})
+    assert huge.status_code in (400, 422)
+    assert set(huge.json()) == {"error"}
 
 
 def test_card_health_and_the_page_that_explains_it(server):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,6 +14,8 @@ from statewise.policy_file import Policy
 # draw: as the policy was evaluated, each action with its probability; likeliest: always the most probable one,
 # which is another policy than the one that was evaluated
 Choose = Literal["draw", "likeliest"]
+
+LARGEST = sys.float_info.max
 
 
 class ObservationError(ValueError):
@@ -40,7 +43,11 @@ def decide(
     if legal is not None and not legal.any(axis=1).all():
         row = int(np.flatnonzero(~legal.any(axis=1))[0])
         raise ObservationError(f"{_row(row)}: no action is legal there")
-    probabilities = policy.probabilities(observations, legal)
+    with np.errstate(all="ignore"):  # told below, in words
+        probabilities = policy.probabilities(observations, legal)
+    lost = np.flatnonzero(~np.isfinite(probabilities).all(axis=1))
+    if len(lost):
+        raise ObservationError(f"{_row(int(lost[0]))}: its numbers are so large that the policy cannot be computed")
     rows = np.arange(len(probabilities))
     if choose == "likeliest":
         actions = probabilities.argmax(axis=1)
@@ -103,8 +110,8 @@ def _numbers(names: Sequence[str], row: Any, i: int) -> list[float]:
         raise ObservationError(f"{_row(i)}: {came}; give the {len(names)} numbers {_listed(names)}")
     for name, value in zip(names, row, strict=True):
         # true is no number here, although Python would take it for 1
-        if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
-            raise ObservationError(f"{_row(i)}: {name} is {value!r}, not a finite number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+            raise ObservationError(f"{_row(i)}: {name} is {str(value)[:40]!r}, not a finite number")
     return [float(value) for value in row]
 
 

@@ -16,6 +16,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import jax
 import numpy as np
@@ -62,9 +63,12 @@ class RunFolder:
 
     def manifest(self) -> dict[str, Any]:
         try:
-            return json.loads((self.path / "manifest.json").read_text())
+            found = json.loads((self.path / "manifest.json").read_text())
         except ValueError as error:
             raise RunError(f"{self.path}: its manifest.json is damaged ({error})") from error
+        if not isinstance(found, dict):
+            raise RunError(f"{self.path}: its manifest.json is not that of a run")
+        return found
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         write_text(self.path / "manifest.json", json.dumps(manifest, indent=2, default=str))
@@ -75,8 +79,12 @@ class RunFolder:
         self._write_arrays("metrics.npz", metrics)
 
     def metrics(self) -> dict[str, np.ndarray]:
-        with np.load(self.path / "metrics.npz", allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        path = self.path / "metrics.npz"
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+        except (BadZipFile, EOFError, ValueError) as error:
+            raise RunError(f"{path}: it is damaged ({error})") from error
 
     def write_state(self, update: int, state: Any) -> None:
         """The whole learner's state, to resume from; only the newest is kept."""

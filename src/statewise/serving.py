@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi_offline import FastAPIOffline
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from starlette.exceptions import HTTPException
 
 from statewise.acting import Choose, ObservationError, arrange, arrange_legal, decide
 from statewise.policy_file import Policy
@@ -53,6 +54,10 @@ def application(policy: Policy, choose: Choose = "draw") -> FastAPI:
     @app.exception_handler(RequestValidationError)
     async def refuse_form(request: Request, error: RequestValidationError) -> JSONResponse:
         return JSONResponse({"error": _sentence(error)}, status_code=422)
+
+    @app.exception_handler(HTTPException)
+    async def refuse_request(request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"error": str(error.detail)}, status_code=error.status_code)
 
     @app.get("/", include_in_schema=False)
     async def home() -> RedirectResponse:

@@ -33,7 +33,8 @@ def curves_of(folder: RunFolder, run: str) -> tuple[Curve, ...]:
     """The learning curves of every seed, under the run's name."""
     if not (folder.path / "metrics.npz").is_file():
         return ()
-    metrics, seeds = folder.metrics(), folder.manifest().get("seeds", [])
+    metrics = folder.metrics()
+    seeds = folder.manifest().get("seeds") or range(len(next(iter(metrics.values()), ())))
     return tuple(
         Curve(name, run, int(seed), tuple(range(1, values.shape[0] + 1)), tuple(values.tolist()))
         for name in METRICS
