@@ -147,3 +147,18 @@ def test_fit_finds_the_policys_value(trace, discount, termination):
     assert np.abs(other / expected - 1).min() > 0.05
     np.testing.assert_allclose(on_the_log, expected, rtol=0.03)
     np.testing.assert_allclose(np.mean(found[-4:], axis=0), on_the_log, rtol=0.03)
+
+
+def test_undiscounted_values_look_ahead_no_further_than_the_log_teaches():
+    short, long = make([4, 6]), make([100, 60])
+    assert critic.value_discount(Critic(), short, 1.0) == pytest.approx(1 - 1 / 50)
+    assert critic.value_discount(Critic(), long, 1.0) == pytest.approx(1 - 1 / 160)
+    assert critic.value_discount(Critic(), short, 0.9) == 0.9
+    assert critic.value_discount(Critic(discount=1.0), short, 1.0) == 1.0
+    log = device_log(short, 1.0, value_discount=0.5)
+    batch = critic.draw(Critic(), None, log, jax.random.key(0), 20)
+    network = jax.tree.map(
+        jnp.ones_like, critic.initial(Critic(hidden=()), log.rows.features, jax.random.key(1)).network
+    )
+    expected = batch.rows.reward + 0.5 * batch.rows.onward * network(batch.rows.next_state)[:, 0]
+    np.testing.assert_allclose(critic.action_values(Critic(), network, batch, log), expected, rtol=1e-6)
