@@ -91,5 +91,6 @@ def preset(name: str = "default", algorithm: str = "opposd", discount: float | N
         actor=config.actor,
         scale_values=config.scale_values,
         horizon=config.horizon,
+        smoothing=config.smoothing,
         updates=config.updates,
     )

@@ -32,6 +32,7 @@ class OffPAC:
     actor: Actor = field(default_factory=Actor)
     scale_values: bool = True  # the critic works in units of the log's returns
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
+    smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are tried so often, and lead nowhere
     updates: int = 3000
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from statewise.cli.options import json_option, log_arguments, log_options
+from statewise.data.augment import reward_shift
 from statewise.data.dataset import Dataset
 from statewise.data.table import read
 from statewise.presets import PRESETS, preset
@@ -30,6 +32,14 @@ from statewise.training import Result, Told, fit, usual_discount
     type=click.FloatRange(0, 1, min_open=True),
     help="γ [default: 1 where episodes end by themselves, .98 where they go on].",
 )
+@click.option(
+    "--smooth",
+    "smoothing",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="EPS",
+    help="Try actions that the behaviour never takes in a state with this probability there, and let them lead "
+    "nowhere, so that policies keep away from them; needs whole distributions (propensity_0, propensity_1, …).",
+)
 @click.option("--checkpoint-every", type=click.IntRange(min=1), help="Updates [default: a tenth of all].")
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="Folder of the run; an interrupted one goes on."
@@ -43,6 +53,7 @@ def command(
     seeds: int,
     updates: int | None,
     discount: float | None,
+    smoothing: float | None,
     checkpoint_every: int | None,
     out: Path,
     as_json: bool,
@@ -58,6 +69,12 @@ def command(
     if discount is None and preset_name == "default":
         discount = usual_discount(dataset)
     config = preset(preset_name, algorithm, discount)
+    if smoothing is not None:
+        config = replace(config, smoothing=smoothing)
+        shift = reward_shift(dataset)
+        if shift > 0:
+            told = f"rewards are raised by {shift:.4g}, so that nothing is worse than leaving the log; "
+            console.print(Text.assemble(("note  ", "bold yellow"), told + "the critic's values include that"))
     started = time.perf_counter()
     with _Watch(console, updates or config.updates) as watcher:
         result = fit(

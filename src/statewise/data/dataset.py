@@ -90,6 +90,7 @@ class Dataset:
         """From one array an episode. Observations may have one more row than actions: the final state.
 
         `propensities` (of the taken actions) or `distributions` (over all actions) must be given, one at least.
+        Warns with `LogWarning` of what is only suspicious, as `statewise.load` does.
         """
         from statewise.data.episodes import raw_from_episodes
 
@@ -108,6 +109,7 @@ class Dataset:
         dataset, findings = cls.from_log(raw)
         findings.raise_faults()
         assert dataset is not None
+        findings.tell_warnings()
         return dataset
 
     def save(self, path: str | Path) -> None:

@@ -82,6 +82,7 @@ class DeviceLog(eqx.Module):
     scale: Float[Array, ""]  # of the values that returns take in the log; 1 leaves rewards as they are
     first_share: Float[Array, ""]  # P(t = −1) where t = −1, 0, 1, … is drawn with probability ∝ γᵗ⁺¹
     horizon: int = eqx.field(static=True)
+    mean_length: float = eqx.field(static=True)  # of the episodes: how many of them hold so and so many rows
 
     def draw(self, key: Key[Array, ""], count: int, discounted: bool = False) -> Rows:
         """Single decisions, uniformly or by d̂_γ."""
@@ -131,6 +132,7 @@ def device_log(dataset: Dataset, discount: float, scale: float = 1.0, value_disc
         scale=jnp.asarray(scale, dtype=jnp.float32),
         first_share=jnp.asarray(dataset.episodes / (dataset.episodes + later), dtype=jnp.float32),
         horizon=int(dataset.lengths.max()),
+        mean_length=float(dataset.lengths.mean()),
     )
 
 

@@ -92,7 +92,7 @@ def draw(
         rows = log.draw(key, times * count, discounted)
         weight = rows.usable
     else:
-        episodes = max(1, round(count / log.horizon))
+        episodes = max(1, round(count / log.mean_length))
         rows, valid = log.draw_episodes(key, times * episodes)
         weight = rows.usable * valid
         if discounted:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from statewise.data.augment import Scaler
+from statewise.data.augment import Scaler, seen_by_policy
 from statewise.data.dataset import Dataset
 from statewise.data.device import device_log
 from statewise.ops.keys import key_for
@@ -109,10 +109,11 @@ def fit_ratio(
 
 def probabilities_of(policy: Any, dataset: Dataset) -> Float[np.ndarray, "steps actions"]:
     """π(·|s) on every row of a log, from a policy object or a function; illegal actions get no probability."""
+    observations = seen_by_policy(dataset)
     if hasattr(policy, "probabilities"):
-        return np.asarray(policy.probabilities(dataset.observations, dataset.legal), np.float64)
+        return np.asarray(policy.probabilities(observations, dataset.legal), np.float64)
     function: Callable = policy
-    given = np.asarray(function(dataset.observations), np.float64)
+    given = np.asarray(function(observations), np.float64)
     if given.shape != (len(dataset), dataset.action_count):
         raise ValueError(
             f"the policy gave probabilities of shape {given.shape}, not {(len(dataset), dataset.action_count)}"
