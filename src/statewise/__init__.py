@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from statewise.algorithms.offpac import OffPAC as OffPAC
     from statewise.algorithms.opposd import OPPOSD as OPPOSD
+    from statewise.data.behaviour import estimate_propensities as estimate_propensities
     from statewise.data.dataset import Dataset as Dataset
     from statewise.data.episodes import from_arrays as from_arrays
     from statewise.data.episodes import to_arrays as to_arrays
@@ -29,6 +30,7 @@ _HOMES = {
     "OPPOSD": "algorithms.opposd",
     "OffPAC": "algorithms.offpac",
     "Policy": "policy_file",
+    "estimate_propensities": "data.behaviour",
     "fit": "training",
     "fit_ratio": "parts.fit_ratio",
     "from_arrays": "data.episodes",
