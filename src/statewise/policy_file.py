@@ -44,8 +44,7 @@ class Policy:
         logits = hidden @ self.weights[-1] + self.biases[-1]
         if legal is not None:
             logits = np.where(legal, logits, -np.inf)
-        exps = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return exps / exps.sum(axis=1, keepdims=True)
+        return softmax(logits)
 
     def save(self, path: str | Path) -> None:
         """Writes the file whole or not at all."""
@@ -100,6 +99,12 @@ class Policy:
         named = {"mean": self.mean, "std": self.std}
         named |= _numbered("weight", self.weights) | _numbered("bias", self.biases)
         return {name: np.ascontiguousarray(value) for name, value in named.items()}
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """exp(x)/Σexp(x) in each row; −∞ becomes 0."""
+    exps = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return exps / exps.sum(axis=1, keepdims=True)
 
 
 def _numbered(name: str, values: Sequence[np.ndarray]) -> dict[str, np.ndarray]:

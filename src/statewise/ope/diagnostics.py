@@ -17,5 +17,7 @@ class Support:
     tail: float  # the share of all weight on the heaviest 1 % of episodes
     unsupported: float  # the share of the policy's mass on actions that the behaviour never takes there
     agreement: float  # the mean probability that the policy gives to the logged actions
-    carriers: tuple[tuple[Any, float], ...]  # the episodes that carry most of the estimate, and their shares of its weight
+    carriers: tuple[
+        tuple[Any, float], ...
+    ]  # the episodes that carry most of the estimate, and their shares of its weight
     residual: float = float("nan")  # what is left of the state ratio's equations on held-out episodes; nan: none solved

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from statewise.parts import ratio, ratio_closed_form, ratio_network
 from statewise.parts.ratio import Ground, State
 from statewise.parts.ratio_closed_form import ClosedForm, Solution
 from statewise.parts.ratio_network import RatioNetwork
+from statewise.parts.target import probabilities_of
 
 TAIL = 0.01  # the share of rows whose weight `tail` tells
 
@@ -105,22 +105,6 @@ def fit_ratio(
         state=state,
         scale=scale,
     )
-
-
-def probabilities_of(policy: Any, dataset: Dataset) -> Float[np.ndarray, "steps actions"]:
-    """π(·|s) on every row of a log, from a policy object or a function; illegal actions get no probability."""
-    if hasattr(policy, "probabilities"):
-        return np.asarray(policy.probabilities(dataset.observations, dataset.legal), np.float64)
-    function: Callable = policy
-    given = np.asarray(function(dataset.observations), np.float64)
-    if given.shape != (len(dataset), dataset.action_count):
-        raise ValueError(
-            f"the policy gave probabilities of shape {given.shape}, not {(len(dataset), dataset.action_count)}"
-        )
-    if dataset.legal is not None:
-        given = np.where(dataset.legal, given, 0.0)
-        given = given / given.sum(axis=1, keepdims=True)
-    return given
 
 
 @eqx.filter_jit
