@@ -20,9 +20,9 @@ NEAR_ONE = 1e-3  # what the sum of a row may be off by and still be taken for pr
 def as_target(source: Any, *, temperature: float | None = None) -> Any:
     """A policy that `evaluate` understands.
 
-    `source` is a policy file (.safetensors), an ONNX file (.onnx), `"target-columns"` for the probabilities that came with
-    the log, a d3rlpy policy, or anything that gives probabilities already. d3rlpy's takes its best action, or with a
-    `temperature` draws from softmax(Q/temperature).
+    `source` is a policy file (.safetensors), an ONNX file (.onnx), `"target-columns"` for the probabilities that came
+    with the log, a d3rlpy policy, or anything that gives probabilities already. d3rlpy's takes its best action, or with
+    a `temperature` draws from softmax(Q/temperature).
 
     >>> evaluate(as_target("policy.onnx"), held_out)  # doctest: +SKIP
     """
@@ -50,7 +50,8 @@ class TargetColumns:
     def on(self, dataset: Dataset) -> Float[np.ndarray, "steps actions"]:
         if dataset.targets is None:
             raise ValueError(
-                "the log holds no target probabilities: load it with Columns(target_prefix='target_'), or --target-columns"
+                "the log holds no target probabilities: load it with Columns(target_prefix='target_'), or with "
+                "--target-columns"
             )
         return dataset.targets
 
