@@ -247,6 +247,11 @@ class Dataset:
         return pad_to_device(self, horizon)
 
 
+def usual_discount(dataset: Dataset) -> float:
+    """1 where episodes end by themselves, so that a whole episode's return counts; .98 where they go on."""
+    return 1.0 if dataset.terminated.any() else 0.98
+
+
 def _frozen(array: np.ndarray) -> np.ndarray:
     """Read-only for good where the array is its own; a read-only view where it is part of another."""
     if array.base is not None:
