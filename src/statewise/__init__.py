@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from statewise.data.minari import to_minari as to_minari
     from statewise.data.rawlog import Columns as Columns
     from statewise.data.table import load as load
+    from statewise.ope.evaluate import evaluate as evaluate
+    from statewise.ope.gate import gate as gate
+    from statewise.ope.select import select as select
     from statewise.parts.fit_ratio import fit_ratio as fit_ratio
     from statewise.policy_file import Policy as Policy
     from statewise.training import fit as fit
@@ -31,11 +34,14 @@ _HOMES = {
     "OffPAC": "algorithms.offpac",
     "Policy": "policy_file",
     "estimate_propensities": "data.behaviour",
+    "evaluate": "ope.evaluate",
     "fit": "training",
     "fit_ratio": "parts.fit_ratio",
     "from_arrays": "data.episodes",
     "from_minari": "data.minari",
+    "gate": "ope.gate",
     "load": "data.table",
+    "select": "ope.select",
     "to_arrays": "data.episodes",
     "to_minari": "data.minari",
 }

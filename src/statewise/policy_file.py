@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 FORMAT = "statewise-policy-1"
+BLOCK = 4096  # rows at a time: all layers of so many stay in a processor's cache
 
 
 class PolicyFileError(ValueError):
@@ -38,6 +39,11 @@ class Policy:
         legal: np.ndarray | None = None,
     ) -> np.ndarray:
         """π(·|s), [n, actions], for observations [n, features]; actions that are not `legal` have probability 0."""
+        if len(observations) > BLOCK:
+            parts = [slice(first, first + BLOCK) for first in range(0, len(observations), BLOCK)]
+            masks = [None if legal is None else legal[part] for part in parts]
+            pairs = zip(parts, masks, strict=True)
+            return np.concatenate([self.probabilities(observations[part], mask) for part, mask in pairs])
         hidden = (np.asarray(observations, dtype=np.float64) - self.mean) / self.std
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             hidden = np.maximum(hidden @ weight + bias, 0)

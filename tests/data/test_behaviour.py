@@ -224,7 +224,7 @@ def test_words_tell_the_numbers(logistic):
 def test_refits_differ_as_estimates_from_other_logs_do(data, logistic):
     """The deviation between refits is that between logs of the same size."""
     point = without(data.take(np.arange(20)))
-    refits = np.array([one.distributions for one in logistic.refits(8)])
+    refits = np.array([one.distributions for one in logistic.refits])
     of_refits = refits.std(axis=0, ddof=1).mean()
     others = []
     for seed in range(8):

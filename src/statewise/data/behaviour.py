@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from statewise.data.dataset import Dataset
 from statewise.data.threads import each
 
 Model = Literal["boosting", "logistic"]
+REFITS = 5
 ASSUMED = "This assumes that the log's observations hold all that the decisions were based on."
 
 
@@ -36,17 +38,15 @@ class Propensities:
     def words(self) -> str:
         return f"{self.calibration.words} {ASSUMED}"
 
-    def refits(self, count: int = 5, progress: Callable[[int], None] = lambda done: None) -> tuple[Dataset, ...]:
-        """The same log with propensities fitted anew to `count` bootstrap resamples of its episodes (or units).
+    @cached_property
+    def refits(self) -> tuple[Dataset, ...]:
+        """The same log with propensities fitted anew, each time to a bootstrap resample of its episodes (or units).
 
         How much an estimate differs between them is what not knowing the propensities adds to its uncertainty.
         """
-        refitted = []
-        for b in range(count):
-            rng = np.random.default_rng([self.seed, b + 1])
-            refitted.append(_filled(self.dataset, _estimate(self.dataset, self.model, self.folds, self.seed, rng)[0]))
-            progress(b + 1)
-        return tuple(refitted)
+        seeds = [np.random.default_rng([self.seed, b + 1]) for b in range(REFITS)]
+        found = (_estimate(self.dataset, self.model, self.folds, self.seed, rng)[0] for rng in seeds)
+        return tuple(_filled(self.dataset, distributions) for distributions in found)
 
 
 def estimate_propensities(

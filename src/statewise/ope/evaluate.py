@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset, usual_discount
 from statewise.ope.behaviour_return import behaviour_return
 from statewise.ope.diagnostics import support_of, verdict_of
@@ -17,11 +18,13 @@ from statewise.ope.estimate import Estimate, Interval, Objective
 from statewise.ope.fitted_q import fitted_q
 from statewise.ope.fitted_q_trees import fitted_q_trees
 from statewise.ope.importance import importance_sampling, weighted_importance_sampling
-from statewise.ope.intervals import Quotient, bernstein, bootstrap, groups_of, per, standard_error
+from statewise.ope.intervals import Quotient, bernstein, bootstrap, per, standard_error
 from statewise.ope.per_decision import per_decision, weighted_per_decision
 from statewise.ope.prepared import Case, Prepared
+from statewise.ope.propensity import with_refits
 from statewise.ope.state_ratio import state_ratio, state_ratio_network
-from statewise.parts.fit_ratio import probabilities_of
+from statewise.ope.target import as_target
+from statewise.parts.target import probabilities_of
 
 ESTIMATORS: dict[str, Callable[[Case, Float[np.ndarray, " steps"]], Quotient]] = {
     "state-ratio": state_ratio,
@@ -54,7 +57,7 @@ def prepare(
 
 def evaluate(
     policy: Any,
-    dataset: Dataset | Prepared,
+    dataset: Dataset | Prepared | Propensities,
     estimator: str = "state-ratio",
     *,
     discount: float | None = None,
@@ -79,7 +82,7 @@ def evaluate(
 
 def evaluate_all(
     policy: Any,
-    dataset: Dataset | Prepared,
+    dataset: Dataset | Prepared | Propensities,
     estimators: Sequence[str] = tuple(ESTIMATORS),
     *,
     discount: float | None = None,
@@ -97,10 +100,13 @@ def evaluate_all(
         raise ValueError(f"level must lie between 0 and 1, not {level}")
     if interval not in ("bootstrap", "bernstein"):
         raise ValueError(f"interval must be 'bootstrap' or 'bernstein', not {interval!r}")
+    if isinstance(dataset, Propensities):
+        options = dict(discount=discount, objective=objective, interval=interval, level=level, seed=seed)
+        return _with_estimated_propensities(policy, dataset, estimators, draws, options)
     log = dataset if isinstance(dataset, Prepared) else prepare(dataset, discount=discount, objective=objective)
-    case = Case(log, probabilities_of(policy, log.dataset))
+    case = Case(log, probabilities_of(as_target(policy), log.dataset))
     found = {name: _quotient(ESTIMATORS[name], case) for name in estimators}
-    groups = groups_of(log.dataset)
+    groups = log.dataset.groups
     if interval == "bootstrap":
         bounds = bootstrap(list(found.values()), groups, level, draws, seed)
     else:
@@ -109,6 +115,15 @@ def evaluate_all(
         name: _estimate(name, case, one, bound, groups, level)
         for (name, one), bound in zip(found.items(), bounds, strict=True)
     }
+
+
+def _with_estimated_propensities(
+    policy: Any, estimated: Propensities, estimators: Sequence[str], draws: int, options: dict[str, Any]
+) -> dict[str, Estimate]:
+    """On the log as if its propensities were known, widened by how far the estimates move when they are fitted anew."""
+    found = evaluate_all(policy, estimated.dataset, estimators, draws=draws, **options)
+    again = [evaluate_all(policy, refit, estimators, draws=2, **options) for refit in estimated.refits]
+    return {name: with_refits(one, [other[name].value for other in again]) for name, one in found.items()}
 
 
 def _quotient(estimator: Callable[..., Quotient], case: Case) -> Quotient:

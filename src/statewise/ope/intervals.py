@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from statewise.data.dataset import Dataset
-
 MOST_GROUPS = 10_000  # more episodes than this are pooled at random before they are drawn: time no longer grows
 CHUNK = 250  # draws at a time, which bounds memory
 
@@ -46,13 +44,6 @@ def mean_of(
 def per(one: Quotient, other: Quotient) -> Quotient:
     """θ₁/θ₂ of two estimates on the same episodes, to first order in each."""
     return Quotient(one.value + one.influence(), other.value + other.influence(), one.weight, one.base)
-
-
-def groups_of(dataset: Dataset) -> Int[np.ndarray, " episodes"]:
-    """What is drawn together: a unit's episodes where the log has units, each episode by itself otherwise."""
-    if dataset.units is None:
-        return np.arange(dataset.episodes)
-    return np.unique(dataset.units, return_inverse=True)[1].astype(np.int64)
 
 
 def standard_error(influence: Float[np.ndarray, " episodes"], groups: Int[np.ndarray, " episodes"]) -> float:

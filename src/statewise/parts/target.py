@@ -71,7 +71,7 @@ def _check_observations(policy: Any, dataset: Dataset) -> None:
         )
 
 
-def _refuse(bad: np.ndarray, given: np.ndarray, what: str) -> None:
+def _refuse(bad: Any, given: np.ndarray, what: str) -> None:
     rows = np.flatnonzero(bad)
     if len(rows):
         example = ", ".join(f"{value:.4g}" for value in given[rows[0]][:8])
