@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from statewise.data.minari import to_minari as to_minari
     from statewise.data.rawlog import Columns as Columns
     from statewise.data.table import load as load
+    from statewise.ope.estimate import Estimate as Estimate
+    from statewise.ope.evaluate import evaluate as evaluate
     from statewise.parts.fit_ratio import fit_ratio as fit_ratio
     from statewise.policy_file import Policy as Policy
     from statewise.training import fit as fit
@@ -24,11 +26,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "Columns": "data.rawlog",
     "Dataset": "data.dataset",
+    "Estimate": "ope.estimate",
     "LogError": "data.findings",
     "LogWarning": "data.findings",
     "OPPOSD": "algorithms.opposd",
     "OffPAC": "algorithms.offpac",
     "Policy": "policy_file",
+    "evaluate": "ope.evaluate",
     "fit": "training",
     "fit_ratio": "parts.fit_ratio",
     "from_arrays": "data.episodes",

@@ -110,14 +110,22 @@ def fit_ratio(
 def probabilities_of(policy: Any, dataset: Dataset) -> Float[np.ndarray, "steps actions"]:
     """π(·|s) on every row of a log, from a policy object or a function; illegal actions get no probability."""
     if hasattr(policy, "probabilities"):
-        return np.asarray(policy.probabilities(dataset.observations, dataset.legal), np.float64)
-    function: Callable = policy
-    given = np.asarray(function(dataset.observations), np.float64)
+        given = np.asarray(policy.probabilities(dataset.observations, dataset.legal), np.float64)
+    else:
+        function: Callable = policy
+        given = np.asarray(function(dataset.observations), np.float64)
     if given.shape != (len(dataset), dataset.action_count):
         raise ValueError(
             f"the policy gave probabilities of shape {given.shape}, not {(len(dataset), dataset.action_count)}"
         )
-    if dataset.legal is not None:
+    wrong = ~(np.isfinite(given).all(axis=1) & (given.min(axis=1) >= 0) & (np.abs(given.sum(axis=1) - 1) < 1e-4))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"the policy's probabilities must be 0 or more and sum to 1 in every state; {wrong.sum()} rows do not, the "
+            f"first of them row {row}: {given[row].tolist()}"
+        )
+    if dataset.legal is not None and not hasattr(policy, "probabilities"):
         given = np.where(dataset.legal, given, 0.0)
         given = given / given.sum(axis=1, keepdims=True)
     return given
