@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from statewise.data.minari import to_minari as to_minari
     from statewise.data.rawlog import Columns as Columns
     from statewise.data.table import load as load
+    from statewise.ope.estimate import Estimate as Estimate
     from statewise.ope.evaluate import evaluate as evaluate
     from statewise.ope.gate import gate as gate
     from statewise.ope.select import select as select
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Columns": "data.rawlog",
     "Dataset": "data.dataset",
+    "Estimate": "ope.estimate",
     "LogError": "data.findings",
     "LogWarning": "data.findings",
     "OPPOSD": "algorithms.opposd",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from statewise.ope.intervals import Quotient, mean_of
+from statewise.ope.intervals import Quotient
 from statewise.ope.prepared import Case
 
 
@@ -13,4 +13,4 @@ def behaviour_return(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotie
     """V(μ) = mean over episodes of Σₜ γᵗ rₜ."""
     log = case.prepared
     ones = np.ones(log.dataset.episodes)
-    return mean_of(log.by_episode(log.growth * rewards), ones, ones)
+    return Quotient(log.by_episode(log.growth * rewards), ones, weight=ones, base=ones, reweighted=False)

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from statewise.ope.equations import Equations
 from statewise.ope.prepared import Case
+from statewise.parts.ratio_closed_form import FOLDS
 
 RIDGE = 1e-4  # of features with second moment 1
 
@@ -23,7 +24,8 @@ def state_values(
     """V̂ of each row's state, and of the state after it (0 at an episode's end)."""
     equations = case.prepared.horizon_equations
     weights = _temporal_differences(case, rewards, range(len(equations.folds)))
-    values = equations.in_log_order((equations.here @ weights.astype(np.float32)).astype(np.float64))
+    seen = case.prepared.to_come(rewards)
+    values = np.clip(equations.in_log_order(equations.here @ weights.astype(np.float32)), seen.min(), seen.max())
     return values, np.append(values[1:], 0.0)
 
 
@@ -39,12 +41,13 @@ def action_values(
     for held_out, (a, b) in enumerate(equations.folds):
         others = [f for f in range(len(equations.folds)) if f != held_out]
         value = _temporal_differences(case, rewards, others)
-        grams, onward, earned = (sum(regressions[f][i] for f in others) for i in range(3))
+        grams, onward, earned = (np.sum([regressions[f][i] for f in others], axis=0) for i in range(3))
         ridge = RIDGE * np.eye(len(value))
         targets = earned + onward @ value
         weights = np.stack([np.linalg.solve(grams[j] + ridge, targets[j]) for j in range(actions)], axis=1)
         everything[a:b] = equations.here[a:b] @ weights.astype(np.float32)
-    everything = equations.in_log_order(everything)
+    seen = case.prepared.to_come(rewards)  # what no logged episode came near, no critic is believed
+    everything = np.clip(equations.in_log_order(everything), seen.min(), seen.max())
     chosen = np.take_along_axis(everything, log.dataset.actions[:, None].astype(np.int64), axis=1)[:, 0]
     return chosen, (everything * case.probabilities).sum(axis=1)
 
@@ -64,7 +67,9 @@ def _temporal_differences(
         # x' = γcφ' + (1 − γc)φ̄₀: what begins anew is no part of this episode's value
         matrix += equations.fixed[f] - solved.moved[f].T + np.outer(begins, fresh)
         earned += _sum(equations.here[a:b], carried[a:b] * reward[a:b])
-    return np.linalg.solve(matrix + RIDGE * np.eye(len(matrix)), earned)
+    # the normal equations, with the ratio's own λ: where the policy is far from the behaviour, G itself can be singular
+    normal = matrix.T @ matrix + (len(folds) / FOLDS) ** 2 * solved.regularisation * np.eye(len(matrix))
+    return np.linalg.solve(normal, matrix.T @ earned)
 
 
 def _regressions(

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from statewise.ope.critic import action_values
-from statewise.ope.intervals import Quotient, mean_of
+from statewise.ope.intervals import Quotient
 from statewise.ope.prepared import Case
 
 
@@ -31,10 +31,16 @@ def corrected(
     errors: Float[np.ndarray, " steps"],
 ) -> Quotient:
     """mean V̂(s₀) plus the errors carried to where the policy goes, as a mean over episodes."""
-    log = case.prepared
+    log, solved = case.prepared, case.horizon_solved
     begins = log.by_episode(carried * (1 - log.onward))
-    scale = begins.mean()
     above = log.by_episode(carried * errors)
     correction = above.sum() / begins.sum()
-    added = correction + (above - correction * begins) / scale
-    return mean_of(first + added, log.by_episode(carried), log.steps_each)
+    return Quotient(
+        first + correction + (above - correction * begins) / begins.mean(),
+        np.ones(len(first)),
+        weight=log.by_episode(carried),
+        base=log.steps_each,
+        mass=float(carried.sum() / (log.growth @ solved.ratio)),
+        imbalance=solved.excess,
+        negative=solved.negative,
+    )

@@ -11,6 +11,7 @@ with x' = γc φ(s') + (1 − γc) φ̄₀ and ω ∝ γᵗ. On a continuing cha
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import equinox as eqx
 import jax
@@ -42,6 +43,7 @@ class Equations:
     arrived: Float[np.ndarray, "steps rank"]  # x'
     weight: Float[np.ndarray, " steps"]  # ω
     restart: Float[np.ndarray, " steps"]  # 1 − γc: with this chance the chain begins anew
+    first: tuple[Int[np.ndarray, " _"], ...]  # of each fold's episodes, the first row within the fold
     initial: Float[np.ndarray, "episodes rank"]  # φ of the first states
     fixed: Float[np.ndarray, "folds rank rank"]  # Σ ω φφᵀ
     mean: Float[np.ndarray, "folds rank"]  # Σ ω φ
@@ -57,7 +59,7 @@ class Equations:
 
     @property
     def folds(self) -> list[tuple[int, int]]:
-        return list(zip(self.edges[:-1], self.edges[1:], strict=True))
+        return list(pairwise(self.edges))
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +71,22 @@ class Solved:
     imbalance: Float[np.ndarray, "rank rank"]  # M
     moved: Float[np.ndarray, "folds rank rank"]  # Σ ω ρ x'φᵀ
     regularisation: float
-    residual: float
-    untouched: float  # the same held-out loss of w ≡ 1: how far the policy goes from the behaviour
+    residual: float  # the closed form's held-out loss, a sum over folds
+    noise: float  # of the equations in a fold: the mean square that an exact w would leave, through fitting to another
     signed: Float[np.ndarray, " steps"]  # βᵀφ in the log's order, before it is cut off at 0
 
     @property
     def ratio(self) -> Float[np.ndarray, " steps"]:
         return np.maximum(self.signed, 0.0)
+
+    @property
+    def negative(self) -> float:
+        return float((self.signed < 0).mean())
+
+    @property
+    def excess(self) -> float:
+        """The share by which w misses its equations on held-out episodes, beyond the noise of their number."""
+        return float(np.sqrt(max(self.residual / FOLDS - self.noise, 0.0)))
 
 
 def make_equations(
@@ -88,9 +99,7 @@ def make_equations(
     states = scaler(np.asarray(dataset.observations, np.float64))
     sample = np.resize(generator.permutation(len(states)), BLOCK)
     bandwidth = settings.bandwidth or median_distance(states)
-    basis = ratio_closed_form.make_basis(
-        settings, states[sample], bandwidth, key_for(jax.random.key(seed), "features")
-    )
+    basis = ratio_closed_form.make_basis(settings, states[sample], bandwidth, key_for(jax.random.key(seed), "features"))
     steps, last = len(dataset), dataset.starts[1:] - 1
     phi = features(basis, states)
     following = np.append(phi[1:], phi[:1], axis=0)
@@ -112,7 +121,7 @@ def make_equations(
     growth = onward[0] if chain == "discounted" else 1.0
     weight = (growth**dataset.time * usable)[order]
     here, arrived = phi[order], arrived[order]
-    parts = list(zip(edges[:-1], edges[1:], strict=True))
+    parts = list(pairwise(edges))
     for a, b in parts:
         weight[a:b] /= FOLDS * weight[a:b].sum()
     square = arrived if chain == "continuing" else here
@@ -125,6 +134,7 @@ def make_equations(
         arrived=arrived,
         weight=weight,
         restart=(1 - onward)[order],
+        first=tuple(np.flatnonzero(np.diff(dataset.episode_of_step[order[a:b]], prepend=-1)) for a, b in parts),
         initial=np.asarray(initial, np.float64),
         fixed=np.stack([_moment(square[a:b], weight[a:b], square[a:b]) for a, b in parts]),
         mean=np.stack([weight[a:b] @ here[a:b] for a, b in parts]),
@@ -153,6 +163,7 @@ def solve(equations: Equations, ratio: Float[np.ndarray, " steps"]) -> Solved:
     beta = np.linalg.solve(total.T @ total + regularisation * np.eye(len(mean)), mean)
     scale = float(mean @ beta)
     beta = beta / scale
+    raw = equations.here @ beta.astype(np.float32)
     return Solved(
         beta=beta,
         scale=scale,
@@ -160,8 +171,8 @@ def solve(equations: Equations, ratio: Float[np.ndarray, " steps"]) -> Solved:
         moved=moved,
         regularisation=regularisation,
         residual=residual,
-        untouched=float(np.sum((total @ mean) ** 2)),
-        signed=equations.in_log_order(equations.here @ beta.astype(np.float32)),
+        noise=_noise(equations, ratio[equations.order], raw),
+        signed=equations.in_log_order(raw),
     )
 
 
@@ -190,6 +201,33 @@ def pull(
         anew = equations.weight * rho * equations.restart
         moved -= equations.initial @ (v * (anew @ h) + u * (anew @ b))
     return moved - moved.mean()
+
+
+def held_out_imbalance(
+    equations: Equations, ratio: Float[np.ndarray, " steps"], w: Float[np.ndarray, " steps"]
+) -> float:
+    """The same share for any w: the root of the product of what is left in two folds, averaged over pairs of folds."""
+    rho, visited = ratio[equations.order], equations.weight * w[equations.order]
+    left = []
+    for a, b in equations.folds:
+        stays = equations.arrived[a:b] if equations.chain == "continuing" else equations.here[a:b]
+        flow = (visited[a:b] * rho[a:b]) @ equations.arrived[a:b] - visited[a:b] @ stays
+        left.append(flow / visited[a:b].sum())
+    products = [left[f] @ left[(f + 1) % FOLDS] for f in range(FOLDS)]
+    return float(np.sqrt(max(np.mean(products), 0.0)))
+
+
+def _noise(equations: Equations, rho: Float[np.ndarray, " steps"], w: Float[np.ndarray, " steps"]) -> float:
+    """Σ_e ‖Σᵢ∈e ω w (ρx' − φ)‖² in a fold, its weights summing to 1; the mean of the folds."""
+    total = 0.0
+    for (a, b), first in zip(equations.folds, equations.first, strict=True):
+        stays = equations.arrived[a:b] if equations.chain == "continuing" else equations.here[a:b]
+        visited = FOLDS * equations.weight[a:b] * w[a:b]
+        flow = equations.arrived[a:b] * (visited * rho[a:b]).astype(np.float32)[:, None]
+        flow -= stays * visited.astype(np.float32)[:, None]
+        sums = np.add.reduceat(flow, first, axis=0).astype(np.float64)
+        total += float(np.sum((sums - sums.mean(axis=0)) ** 2))
+    return total / FOLDS
 
 
 def _moment(left: np.ndarray, weight: np.ndarray, right: np.ndarray) -> Float[np.ndarray, "rank rank"]:

@@ -70,8 +70,8 @@ def evaluate(
     """The value of `policy` on the log of another's decisions.
 
     It is the expected discounted return over the logged horizon (`ope.prepared` has it in full), or with
-    `objective="average"` that return per step. `discount` is 1 where episodes end by themselves and .98 where they go on,
-    unless given. `policy` has `.probabilities(observations)` or is a function of observations that gives them.
+    `objective="average"` that return per step. `discount` is 1 where episodes end by themselves and .98 where they go
+    on, unless given. `policy` has `.probabilities(observations)` or is a function of observations that gives them.
 
     >>> print(evaluate(policy, held_out))  # doctest: +SKIP
     state-ratio: 23.4 (95 % interval 22.1 to 24.8), supported: 412 of 500 episodes carry it
@@ -136,8 +136,8 @@ def _estimate(
     name: str, case: Case, found: Quotient, bounds: tuple[float, float], groups: np.ndarray, level: float
 ) -> Estimate:
     influence = found.influence()
-    support = support_of(name, case, found)
-    verdict, reason = verdict_of(name, case, found, support)
+    support = support_of(case, found)
+    verdict, reason = verdict_of(support, len(groups))
     return Estimate(
         estimator=name,
         value=found.value,

@@ -3,7 +3,8 @@
     Q̂ ← argmin_Q Σᵢ γᵗ (rᵢ + γcᵢ Σ_a π(a|s'ᵢ) Q̂(s'ᵢ,a) − Q(sᵢ,aᵢ))²,     V = mean over episodes of Σ_a π(a|s₀) Q̂(s₀,a)
 
 No propensity enters the value. The interval needs them: to first order an episode adds V̂(s₀) plus the errors of Q̂'s
-equation carried to where the policy goes by the state ratio, as in the doubly robust estimator. Le, Voloshin, Yue (2019).
+equation, carried to where the policy goes by the state ratio, as in the doubly robust estimator.
+Le, Voloshin, Yue (2019).
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def from_values(
     carried = log.growth * case.horizon_solved.ratio * case.ratio
     chosen = np.take_along_axis(everything, log.dataset.actions[:, None].astype(np.int64), axis=1)[:, 0]
     errors = rewards + log.onward * np.append(values[1:], 0.0) - chosen
-    added = corrected(case, carried, first, errors).influence()
-    return mean_of(first.mean() + added, log.by_episode(carried), log.steps_each)
+    robust = corrected(case, carried, first, errors)
+    return mean_of(first.mean() + robust.influence(), robust)
 
 
 class Facts(eqx.Module):

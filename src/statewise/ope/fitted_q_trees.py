@@ -35,7 +35,7 @@ def fitted_q_trees(case: Case, rewards: Float[np.ndarray, " steps"], settings: T
     states = log.scaler(data.observations)
     one_hot = np.eye(data.action_count)
     inputs = np.column_stack([states, one_hot[data.actions]]).astype(np.float32)
-    targets = _to_come(case, rewards)
+    targets = log.to_come(rewards)
     everything = np.zeros((len(data), data.action_count))
     for number in range(settings.rounds):
         grown = forest(settings.trees, min_samples_leaf=settings.leaf, random_state=log.seed + number)
@@ -77,21 +77,6 @@ def _repeat(
         if change <= settings.tolerance * max(float(targets.std()), 1e-12):
             break
     return targets, everything
-
-
-def _to_come(case: Case, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
-    """Σ_{k ≥ t} γᵏ⁻ᵗ r_k of the log itself, step by step from the longest episode's end."""
-    data, discount = case.prepared.dataset, case.prepared.discount
-    out = np.array(rewards, dtype=np.float64)
-    order = np.argsort(data.time, kind="stable")
-    edges = np.searchsorted(data.time[order], np.arange(int(data.lengths.max()) + 1))
-    last = np.zeros(len(data), dtype=bool)
-    last[data.starts[1:] - 1] = True
-    for t in range(len(edges) - 2, -1, -1):
-        rows = order[edges[t] : edges[t + 1]]
-        rows = rows[~last[rows]]
-        out[rows] += discount * out[rows + 1]
-    return out
 
 
 def _forest():

@@ -12,7 +12,7 @@ from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset
 from statewise.ope.estimate import Estimate
 from statewise.ope.evaluate import evaluate_all, prepare
-from statewise.ope.intervals import bernstein, bootstrap, mean_of, standard_error
+from statewise.ope.intervals import Quotient, bernstein, bootstrap, standard_error
 from statewise.ope.propensity import widening
 
 Answer = Literal["deploy", "do not deploy", "collect more data"]
@@ -72,11 +72,15 @@ def gate(
     (new, current), groups = pairs[0], logs[0].groups
     difference, influence = new.value - current.value, new.influence - current.influence
     ones = np.ones(len(influence))
-    paired = mean_of(difference + influence, ones, ones)
+    paired = Quotient(difference + influence, ones, ones, ones)
     error = standard_error(influence, groups)
     factor = widening(error, [one.value - other.value for one, other in pairs[1:]])
-    weak = new.verdict == "weak"
-    bounds = bernstein(paired, groups, level) if weak else bootstrap([paired], groups, level, draws, seed)[0]
+    if not np.isfinite(influence).all():  # no episode carries any weight
+        bounds = (-np.inf, np.inf)
+    elif new.verdict == "weak":
+        bounds = bernstein(paired, groups, level)
+    else:
+        bounds = bootstrap([paired], groups, level, draws, seed)[0]
     low, high = (difference + factor * (bound - difference) for bound in bounds)
     answer, reason, needed = _decide(new, current, difference, low, high, factor * error, len(ones))
     return Decision(

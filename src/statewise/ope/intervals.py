@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -13,15 +13,16 @@ CHUNK = 250  # draws at a time, which bounds memory
 
 @dataclass(frozen=True, eq=False)
 class Quotient:
-    """θ = Σ numerator / Σ denominator over episodes; a plain mean has denominator 1.
-
-    `weight` is what each episode carries of the estimate, `base` what it would carry if the policy were the behaviour.
-    """
+    """θ = Σ numerator / Σ denominator over episodes; a plain mean has denominator 1. And what it rests on."""
 
     numerator: Float[np.ndarray, " episodes"]
     denominator: Float[np.ndarray, " episodes"]
-    weight: Float[np.ndarray, " episodes"]
-    base: Float[np.ndarray, " episodes"]
+    weight: Float[np.ndarray, " episodes"]  # what each episode carries of the estimate …
+    base: Float[np.ndarray, " episodes"]  # … and would carry if the policy were the behaviour
+    mass: float = 1.0  # the mean of the weights, which is 1 up to noise
+    imbalance: float = 0.0  # of the state ratio's equations
+    negative: float = 0.0  # the share of rows where the state ratio was cut off at 0
+    reweighted: bool = True  # False: it says nothing of the policy
 
     @property
     def value(self) -> float:
@@ -30,24 +31,25 @@ class Quotient:
 
     def influence(self) -> Float[np.ndarray, " episodes"]:
         """(N_e − θ D_e) / mean D: what each episode moves the estimate by."""
+        if self.denominator.sum() == 0:  # no episode carries any weight: there is no estimate
+            return np.full(len(self.numerator), np.nan)
         return (self.numerator - self.value * self.denominator) / self.denominator.mean()
 
 
-def mean_of(
-    values: Float[np.ndarray, " episodes"],
-    weight: Float[np.ndarray, " episodes"],
-    base: Float[np.ndarray, " episodes"],
-) -> Quotient:
-    return Quotient(values, np.ones(len(values)), weight, base)
+def mean_of(values: Float[np.ndarray, " episodes"], like: Quotient) -> Quotient:
+    """The mean of values, one an episode, resting on what `like` does."""
+    return replace(like, numerator=values, denominator=np.ones(len(values)))
 
 
 def per(one: Quotient, other: Quotient) -> Quotient:
     """θ₁/θ₂ of two estimates on the same episodes, to first order in each."""
-    return Quotient(one.value + one.influence(), other.value + other.influence(), one.weight, one.base)
+    return replace(one, numerator=one.value + one.influence(), denominator=other.value + other.influence())
 
 
 def standard_error(influence: Float[np.ndarray, " episodes"], groups: Int[np.ndarray, " episodes"]) -> float:
     """√(Σ_g (Σ_{e∈g} influence_e)² · G/(G−1)) / episodes; with one episode a group it is std/√episodes."""
+    if not np.isfinite(influence).all():
+        return float("inf")
     sums = np.bincount(groups, influence)
     count = len(sums)
     return float(np.sqrt(np.sum(sums**2) * count / (count - 1)) / len(influence)) if count > 1 else float("inf")
@@ -65,13 +67,17 @@ def bootstrap(
     pooled, count = pool(groups, generator)
     columns = []
     for one in estimates:
-        residual = np.bincount(pooled, one.numerator - one.value * one.denominator, minlength=count)
+        value = one.value if np.isfinite(one.value) else 0.0
+        residual = np.bincount(pooled, one.numerator - value * one.denominator, minlength=count)
         below = np.bincount(pooled, one.denominator, minlength=count)
         columns += [residual, below, residual**2, residual * below, below**2]
     sums = redrawn(np.stack(columns, axis=1), draws, generator).reshape(draws, len(estimates), 5)
     intervals = []
     for i, one in enumerate(estimates):
         error = standard_error(one.influence(), groups)
+        if not np.isfinite(error):
+            intervals.append((-np.inf, np.inf))
+            continue
         quantiles = _quantiles(sums[:, i], level)
         intervals.append((one.value - quantiles[1] * error, one.value - quantiles[0] * error))
     return intervals
@@ -85,7 +91,7 @@ def bernstein(estimate: Quotient, groups: Int[np.ndarray, " episodes"], level: f
     """
     sums = np.bincount(groups, estimate.influence())
     count = len(sums)
-    if count < 2:
+    if count < 2 or not np.isfinite(sums).all():
         return -np.inf, np.inf
     sums = sums * count / len(groups)
     log = np.log(4 / (1 - level))

@@ -5,14 +5,14 @@ horizon,
 
     V(π) = E_π[Σ_{t<T} γᵗ rₜ],
 
-with T the step at which the world ends an episode, or at which the log cuts it off. Being cut off counts as an end: what
-a policy would earn after the logged horizon is not in the log, and enters no estimate. `onward` is therefore 0 on the last
-row of every episode. `objective="average"` is the same return per (discounted) step, E_π[Σγᵗrₜ] / E_π[Σγᵗ].
+with T the step at which the world ends an episode, or at which the log cuts it off. Being cut off counts as an end:
+what a policy would earn after the logged horizon is not in the log, and enters no estimate. `onward` is therefore 0 on
+the last row of every episode. `objective="average"` is the same return per (discounted) step, E_π[Σγᵗrₜ] / E_π[Σγᵗ].
 
-Importance sampling is exact about where episodes are cut off. What knows states alone (state ratios, fitted Q) treats it as
-something that happens in the states where it was seen to happen, weighted by γᵗ as all rows are; that is exact where the
-time left can be told from the state, or where policy and behaviour differ little in the states they are cut off in, and
-the error is of the order γᴴ at most, with H the horizon.
+Importance sampling is exact about where episodes are cut off. What knows states alone (state ratios, fitted Q) takes it
+as something that happens in the states where it was seen to happen, weighted by γᵗ as all rows are. That is exact where
+the time left can be told from the state; otherwise the error is of the order γᴴ, with H the horizon, times how much the
+policy changes the states that episodes are cut off in.
 """
 
 from __future__ import annotations
@@ -85,6 +85,18 @@ class Prepared:
         chain = "discounted" if self.discount < 1 else "renewal"
         return make_equations(self.dataset, self.scaler, chain, self.discount, self.seed, RATIO)
 
+    def to_come(self, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
+        """Σ_{k ≥ t} γᵏ⁻ᵗ r_k: what the log itself earned from each row on."""
+        data = self.dataset
+        out = np.array(rewards, dtype=np.float64)
+        order = np.argsort(data.time, kind="stable")
+        edges = np.searchsorted(data.time[order], np.arange(int(data.lengths.max()) + 1))
+        for t in range(len(edges) - 2, -1, -1):  # backwards in time, all episodes at once
+            rows = order[edges[t] : edges[t + 1]]
+            rows = rows[self.onward[rows] > 0]
+            out[rows] += self.discount * out[rows + 1]
+        return out
+
     def by_episode(self, values: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " episodes"]:
         return np.add.reduceat(values, self.dataset.starts[:-1])
 
@@ -108,6 +120,15 @@ class Case:
         return self.taken / propensities_of(self.prepared.dataset)
 
     @cached_property
+    def unsupported(self) -> float:
+        """The share of the policy's decisions that the behaviour never takes; 0 where distributions are not logged."""
+        dataset = self.prepared.dataset
+        if dataset.distributions is None:
+            return 0.0
+        lost = np.where(dataset.distributions <= 0, self.probabilities, 0.0).sum(axis=1)
+        return float(np.average(lost, weights=self.prepared.growth))
+
+    @cached_property
     def cumulative(self) -> Float[np.ndarray, " steps"]:
         """ρ₀ρ₁…ρₜ within each episode, as running sums of logarithms and of zeros."""
         dataset = self.prepared.dataset
@@ -118,8 +139,9 @@ class Case:
         running -= np.repeat(running[first] - logs[first], dataset.lengths)
         if possible.all():
             return np.exp(running)
-        zeros = np.cumsum(~possible)
-        zeros -= np.repeat(zeros[first] - ~possible[first], dataset.lengths)
+        impossible = (~possible).astype(np.int64)
+        zeros = np.cumsum(impossible)
+        zeros -= np.repeat(zeros[first] - impossible[first], dataset.lengths)
         return np.where(zeros > 0, 0.0, np.exp(running))
 
     @cached_property

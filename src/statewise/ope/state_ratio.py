@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float
 
 from statewise.ope.critic import state_values
-from statewise.ope.equations import pull
-from statewise.ope.intervals import Quotient, mean_of
+from statewise.ope.equations import held_out_imbalance, pull
+from statewise.ope.intervals import Quotient
 from statewise.ope.prepared import Case
 from statewise.parts.fit_ratio import fit_ratio
 
@@ -33,7 +33,15 @@ def state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
     open_rows = np.where(solved.signed > 0, weight * case.ratio * (rewards - value * ends), 0.0) / count
     slope = open_rows[order].astype(np.float32) @ equations.here
     moved = pull(equations, solved, case.ratio, slope.astype(np.float64), log.dataset.starts[:-1])
-    return Quotient(above + moved, below, log.by_episode(carried), log.by_episode(weight))
+    return Quotient(
+        above + moved,
+        below,
+        weight=log.by_episode(carried),
+        base=log.by_episode(weight),
+        mass=float(carried.sum() / (weight @ solved.ratio)),
+        imbalance=solved.excess,
+        negative=solved.negative,
+    )
 
 
 def state_ratio_network(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
@@ -54,4 +62,11 @@ def state_ratio_network(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quo
     values, following = state_values(case, rewards)
     errors = log.by_episode(carried * (rewards + log.onward * following) - visited * values) / begins.mean()
     added = values[log.dataset.starts[:-1]] + errors - errors.mean() * begins / begins.mean()
-    return mean_of(value + added - added.mean(), log.by_episode(carried), log.steps_each)
+    return Quotient(
+        value + added - added.mean(),
+        np.ones(len(begins)),
+        weight=log.by_episode(carried),
+        base=log.steps_each,
+        mass=float(carried.sum() / visited.sum()),
+        imbalance=held_out_imbalance(log.equations, case.ratio, fitted.of_rows),
+    )
