@@ -95,20 +95,20 @@ def choose(scores: Mapping[Place, Estimate], log: Dataset, level: float) -> tupl
     known_last = [place for place in last if place in known]
     if not known_last:
         others = f", though {len(known)} earlier ones can be told" if known else ""
-        told = f"the held-out episodes cannot tell what the last iterates are worth{others}"
+        told = f"the log cannot tell what the last iterates are worth{others}"
         return last[0], False, f"{told} ({scores[last[0]].reason}); the last iterate is taken"
     reference = max(known_last, key=lambda place: known[place].low)
     best = max(known, key=lambda place: known[place].low)
     if best == reference:
-        return best, True, f"of {len(known)} checkpoints it has the greatest lower bound, {known[best].low:.4g}"
+        return best, True, f"it has the greatest lower bound, {known[best].low:.4g}"
     gain = known[best].value - known[reference].value
     error = standard_error(known[best].influence - known[reference].influence, log.groups)
     # as many checkpoints were tried as there are: the best of them must be better than luck would make it
     bar = NormalDist().inv_cdf(1 - (1 - level) / len(known))
     if gain > bar * error:
-        told = f"of {len(known)} checkpoints it has the greatest lower bound, {known[best].low:.4g}, and is better than"
-        return best, True, f"{told} the last iterate by {gain:.4g} ± {error:.2g}"
-    told = f"the held-out episodes cannot tell update {best[1]} of seed {best[0]} from the last iterate"
+        told = f"it has the greatest lower bound, {known[best].low:.4g}"
+        return best, True, f"{told}, and is better than the last iterate by {gain:.4g} ± {error:.2g}"
+    told = f"update {best[1]} of seed {best[0]}, the best by lower bound, cannot be told from the last iterate"
     return reference, False, f"{told} (difference {gain:.4g} ± {error:.2g}); the last iterate is taken"
 
 
