@@ -62,8 +62,8 @@ def main() -> None:
         data = log_of(options.rows, length)
         took = seconds(lambda data=data: evaluate_all(softmax_policy(0), data, IMPORTANCE, discount=0.98))
         print(
-            f"{len(IMPORTANCE)} importance-sampling estimators, 1,000 draws, {len(data):,} rows in episodes of {length}: "
-            f"{took:.2f} s (goal: under 5)"
+            f"{len(IMPORTANCE)} importance-sampling estimators, 1,000 draws, {len(data):,} rows in episodes of {length}"
+            f": {took:.2f} s (goal: under 5)"
         )
     data = log_of(options.checkpoint_rows, 100)
     prepared = prepare(data, discount=0.98)
@@ -72,9 +72,8 @@ def main() -> None:
         for seed in range(options.checkpoints):
             evaluate_all(softmax_policy(seed), prepared, ("state-ratio",))
 
-    print(
-        f"{options.checkpoints} policies by the state ratio on {len(data):,} rows: {seconds(score):.1f} s (goal: under 60)"
-    )
+    took = seconds(score)
+    print(f"{options.checkpoints} policies by the state ratio on {len(data):,} rows: {took:.1f} s (goal: under 60)")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Importance sampling against plain loops, the traps that other software fell into, and what is told of an estimate."""
 
 from dataclasses import fields, replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -153,7 +154,7 @@ def test_the_numerator_uses_the_logged_action():
     again = evaluate_all(lambda observations: np.eye(data.action_count)[data.actions], data, ("importance",), seed=7)
     assert always["importance"].value == again["importance"].value
     expected = np.mean(
-        [np.prod(1 / data.propensities[a:b]) * data.rewards[a:b].sum() for a, b in zip(data.starts, data.starts[1:])]
+        [np.prod(1 / data.propensities[a:b]) * data.rewards[a:b].sum() for a, b in pairwise(data.starts)]
     )
     assert always["importance"].value == pytest.approx(expected)
 
@@ -196,7 +197,7 @@ def test_episodes_of_one_unit_are_drawn_together():
     """A log with every episode twice says no more than the log with each once."""
     data, chances = ragged()
     twice = replace(data.take(np.repeat(np.arange(60), 2)), units=np.repeat(np.arange(60), 2))
-    rows = np.concatenate([np.tile(np.arange(a, b), 2) for a, b in zip(data.starts, data.starts[1:])])
+    rows = np.concatenate([np.tile(np.arange(a, b), 2) for a, b in pairwise(data.starts)])
     names = ("per-decision", "weighted-importance", "behaviour")
     once = evaluate_all(lambda o: chances, data, names)
     double = evaluate_all(lambda o: chances[rows], twice, names)
