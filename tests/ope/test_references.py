@@ -133,8 +133,8 @@ def test_the_terminal_steps_reward_is_not_dropped():
         propensities=[[0.5, 0.5]] * 40,
         terminated=[True] * 40,
     )
-    found = evaluate_all(lambda observations: np.full((len(observations), 2), 0.5), data)
-    assert set(found) == set(ESTIMATORS)
+    names = [name for name in ESTIMATORS if name not in ("state-ratio-network", "fitted-q")]  # seconds each
+    found = evaluate_all(lambda observations: np.full((len(observations), 2), 0.5), data, names)
     for name, one in found.items():
         assert one.value == pytest.approx(1.0, abs=0.05 if "fitted" in name else 1e-4), name
 
@@ -258,15 +258,13 @@ def test_a_value_that_is_not_identified_is_not_printed():
     ("arguments", "words"),
     [
         ({"estimator": "magic"}, "no estimator 'magic'; choose from state-ratio"),
-        ({"level": 95}, "level must lie between 0 and 1"),
+        ({"level": 95.0}, "level must lie between 0 and 1"),
         ({"discount": 1.5}, "discount must lie"),
-        ({"objective": "total"}, "objective must be"),
-        ({"interval": "wald"}, "interval must be"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, words):
     data, chances = ragged()
-    with pytest.raises(Exception, match=words):
+    with pytest.raises(ValueError, match=words):
         sw.evaluate(lambda o: chances, data, **arguments)
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
-from statewise.data.device import device_log
+from statewise.data.device import device_log, propensities_of
 from statewise.ops.keys import key_for
 from statewise.parts import ratio, ratio_closed_form, ratio_network
 from statewise.parts.ratio import Ground, State
@@ -79,9 +79,8 @@ def fit_ratio(
     scaled = scaler.scale(dataset)
     key = jax.random.key(seed)
     ground = ratio.prepare(settings, scaled, chain, discount, key_for(key, "features"))
-    assert dataset.propensities is not None
     rho = np.take_along_axis(probabilities, dataset.actions[:, None].astype(np.int64), axis=1)[:, 0]
-    rho = rho / dataset.propensities
+    rho = rho / propensities_of(dataset)
     rho = np.minimum(rho, settings.clip) if settings.clip else rho
     if isinstance(settings, ClosedForm):
         assert ground.flow is not None
