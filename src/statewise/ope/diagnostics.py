@@ -60,7 +60,9 @@ def support_of(case: Case, found: Quotient) -> Support:
     dataset = case.prepared.dataset
     weight, base = found.weight, found.base
     total = float(weight.sum())
-    order = np.argsort(-weight, kind="stable")[: max(CARRIERS, round(TAIL * len(weight)))]
+    most = min(max(CARRIERS, round(TAIL * len(weight))), len(weight))
+    order = np.argpartition(-weight, most - 1)[:most]
+    order = order[np.argsort(-weight[order], kind="stable")]
     share = total**2 / np.sum(weight**2) * np.sum(base**2) / base.sum() ** 2 if total > 0 else 0.0
     return Support(
         overlap=float(np.minimum(case.ratio, 1).mean()),

@@ -118,8 +118,7 @@ def make_equations(
     fold = (generator.permutation(dataset.episodes) % FOLDS)[dataset.episode_of_step]
     order = np.argsort(fold, kind="stable")
     edges = tuple(np.searchsorted(fold[order], np.arange(FOLDS + 1)).tolist())
-    growth = onward[0] if chain == "discounted" else 1.0
-    weight = (growth**dataset.time * usable)[order]
+    weight = ((discount if chain == "discounted" else 1.0) ** dataset.time * usable)[order]
     here, arrived = phi[order], arrived[order]
     parts = list(pairwise(edges))
     for a, b in parts:
