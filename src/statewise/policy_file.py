@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 FORMAT = "statewise-policy-1"
+BLOCK = 4096  # rows at a time: all layers of so many stay in a processor's cache
 
 
 class PolicyFileError(ValueError):
@@ -38,14 +39,18 @@ class Policy:
         legal: np.ndarray | None = None,
     ) -> np.ndarray:
         """π(·|s), [n, actions], for observations [n, features]; actions that are not `legal` have probability 0."""
+        if len(observations) > BLOCK:
+            parts = [slice(first, first + BLOCK) for first in range(0, len(observations), BLOCK)]
+            masks = [None if legal is None else legal[part] for part in parts]
+            pairs = zip(parts, masks, strict=True)
+            return np.concatenate([self.probabilities(observations[part], mask) for part, mask in pairs])
         hidden = (np.asarray(observations, dtype=np.float64) - self.mean) / self.std
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             hidden = np.maximum(hidden @ weight + bias, 0)
         logits = hidden @ self.weights[-1] + self.biases[-1]
         if legal is not None:
             logits = np.where(legal, logits, -np.inf)
-        exps = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return exps / exps.sum(axis=1, keepdims=True)
+        return softmax(logits)
 
     def save(self, path: str | Path) -> None:
         """Writes the file whole or not at all."""
@@ -100,6 +105,12 @@ class Policy:
         named = {"mean": self.mean, "std": self.std}
         named |= _numbered("weight", self.weights) | _numbered("bias", self.biases)
         return {name: np.ascontiguousarray(value) for name, value in named.items()}
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """exp(x)/Σexp(x) in each row; −∞ becomes 0."""
+    exps = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return exps / exps.sum(axis=1, keepdims=True)
 
 
 def _numbered(name: str, values: Sequence[np.ndarray]) -> dict[str, np.ndarray]:

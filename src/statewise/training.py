@@ -18,7 +18,7 @@ from statewise.algorithms import offpac, opposd
 from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
 from statewise.data.augment import Scaler, pad, smooth
-from statewise.data.dataset import Dataset
+from statewise.data.dataset import Dataset, usual_discount
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
 from statewise.parts.metrics import PARTS, Metrics
@@ -79,11 +79,6 @@ def fit(
     every = max(1, config.updates // 10) if checkpoint_every is None else min(checkpoint_every, config.updates)
     loop = _Loop(dataset, config, chosen, every, None if out is None else RunFolder.create(out))
     return loop.run(progress)
-
-
-def usual_discount(dataset: Dataset) -> float:
-    """1 where episodes end by themselves, so that a whole episode's return counts; .98 where they go on."""
-    return 1.0 if dataset.terminated.any() else 0.98
 
 
 def prepare(dataset: Dataset, config: Config, key: Key[Array, ""]) -> tuple[Any, Scaler]:

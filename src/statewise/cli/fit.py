@@ -13,10 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from statewise.cli.options import json_option, log_arguments, log_options
+from statewise.cli.options import json_option, log_options
+from statewise.cli.propensities import estimated, propensities_as_json, read_log
 from statewise.data.augment import reward_shift
+from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset
-from statewise.data.table import read
 from statewise.presets import PRESETS, preset
 from statewise.training import Result, Told, fit, usual_discount
 
@@ -60,12 +61,10 @@ def command(
     **options,
 ) -> None:
     """Learn better policies from LOG and keep them, with all checkpoints and metrics, in a run folder."""
-    dataset, findings = read(log, **log_arguments(options))
-    findings.raise_faults()
-    assert dataset is not None
     console = Console(stderr=True, quiet=as_json, highlight=False)
-    for warning in findings.warnings:
-        console.print(Text.assemble(("note  ", "bold yellow"), str(warning)))
+    dataset, estimate = read_log(log, options, console)
+    propensities = estimated(dataset, console) if estimate else None
+    dataset = dataset if propensities is None else propensities.dataset
     if discount is None and preset_name == "default":
         discount = usual_discount(dataset)
     config = preset(preset_name, algorithm, discount)
@@ -86,7 +85,7 @@ def command(
             out=out,
             progress=watcher.told,
         )
-    _report(result, dataset, out, time.perf_counter() - started, as_json)
+    _report(result, dataset, out, time.perf_counter() - started, propensities, as_json)
 
 
 class _Watch:
@@ -118,14 +117,17 @@ class _Watch:
             self.console.print(f"update {told.update:>6,} of {told.updates:,}   {words}")
 
 
-def _report(result: Result, dataset: Dataset, out: Path, seconds: float, as_json: bool) -> None:
+def _report(
+    result: Result, dataset: Dataset, out: Path, seconds: float, propensities: Propensities | None, as_json: bool
+) -> None:
     last = {name: result.metrics[name][:, -1] for name in ("value", "ratio_ess", "entropy")}
     if as_json:
         rows = [
             {"seed": seed} | {name: float(values[i]) for name, values in last.items()}
             for i, seed in enumerate(result.seeds)
         ]
-        click.echo(json.dumps({"run": str(out), "seconds": seconds, "seeds": rows}))
+        told = {"run": str(out), "seconds": seconds, "seeds": rows, "propensities": propensities_as_json(propensities)}
+        click.echo(json.dumps(told))
         return
     discount = result.config.discount
     table = Table(box=None, header_style="bold", pad_edge=True)

@@ -12,6 +12,7 @@ import click
 COMMANDS = {
     "behaviour": "Make the policies that write the HIV logs.",
     "collect": "Write a log of simulated decisions.",
+    "evaluate": "Say what a policy is worth, and whether to deploy it.",
     "fit": "Learn policies from a log.",
     "inspect": "Check a log and say what it holds.",
     "score": "Play a run's policies in a simulator.",

@@ -198,6 +198,7 @@ def _extend(
         propensities=fill(dataset.propensities, chosen),
         distributions=fill(dataset.distributions, behaviour),
         legal=fill(dataset.legal, True),
+        targets=None,  # what a policy from elsewhere would do in added states is not known
         live=fill(live, False),
         starts=starts,
         terminated=dataset.terminated & ~extended,

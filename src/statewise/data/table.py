@@ -121,6 +121,7 @@ def to_frame(dataset: Dataset) -> pl.DataFrame:
     for prefix, matrix in (
         (names.distribution_prefix, dataset.distributions),
         (names.legal_prefix, dataset.legal),
+        ("target_", dataset.targets),
     ):
         if matrix is not None:
             rows |= {f"{prefix}{a}": matrix[:, a] for a in range(dataset.action_count)}
