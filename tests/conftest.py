@@ -15,6 +15,11 @@ os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")
 install_import_hook("statewise", "beartype.beartype")
 
 
+def pytest_configure(config):
+    """Logs in tests are small and odd on purpose; the tests that are about warnings ask for them."""
+    config.addinivalue_line("filterwarnings", "ignore::statewise.data.findings.LogWarning")
+
+
 @pytest.fixture
 def policy():
     """A policy of random weights: three observations, four actions."""

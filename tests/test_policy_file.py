@@ -143,3 +143,13 @@ def test_loading_and_acting_need_numpy_alone(policy, tmp_path):
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_many_rows_get_what_each_gets_alone(policy, monkeypatch):
+    rng = np.random.default_rng(1)
+    observations, legal = rng.normal(size=(50, 3)), rng.random((50, 4)) < 0.7
+    legal[:, 0] = True
+    whole = policy.probabilities(observations), policy.probabilities(observations, legal)
+    monkeypatch.setattr("statewise.policy_file.BLOCK", 7)
+    np.testing.assert_allclose(policy.probabilities(observations), whole[0], rtol=1e-12)
+    np.testing.assert_allclose(policy.probabilities(observations, legal), whole[1], rtol=1e-12)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from statewise.algorithms.offpac import OffPAC as OffPAC
     from statewise.algorithms.opposd import OPPOSD as OPPOSD
+    from statewise.data.behaviour import estimate_propensities as estimate_propensities
     from statewise.data.dataset import Dataset as Dataset
     from statewise.data.episodes import from_arrays as from_arrays
     from statewise.data.episodes import to_arrays as to_arrays
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from statewise.data.minari import to_minari as to_minari
     from statewise.data.rawlog import Columns as Columns
     from statewise.data.table import load as load
+    from statewise.ope.estimate import Estimate as Estimate
+    from statewise.ope.evaluate import evaluate as evaluate
+    from statewise.ope.gate import gate as gate
+    from statewise.ope.select import select as select
     from statewise.parts.fit_ratio import fit_ratio as fit_ratio
     from statewise.policy_file import Policy as Policy
     from statewise.training import fit as fit
@@ -24,16 +29,21 @@ if TYPE_CHECKING:
 _HOMES = {
     "Columns": "data.rawlog",
     "Dataset": "data.dataset",
+    "Estimate": "ope.estimate",
     "LogError": "data.findings",
     "LogWarning": "data.findings",
     "OPPOSD": "algorithms.opposd",
     "OffPAC": "algorithms.offpac",
     "Policy": "policy_file",
+    "estimate_propensities": "data.behaviour",
+    "evaluate": "ope.evaluate",
     "fit": "training",
     "fit_ratio": "parts.fit_ratio",
     "from_arrays": "data.episodes",
     "from_minari": "data.minari",
+    "gate": "ope.gate",
     "load": "data.table",
+    "select": "ope.select",
     "to_arrays": "data.episodes",
     "to_minari": "data.minari",
 }

@@ -22,6 +22,7 @@ from statewise.tensors import TensorError, read_tensors
 FORMAT = "statewise-policy-1"
 # what every card answers, with null while it is not known
 UNKNOWN = ("algorithm", "seed", "update", "discount", "data", "estimate", "verdict", "versions")
+BLOCK = 4096  # rows at a time: all layers of so many stay in a processor's cache
 
 
 class PolicyFileError(ValueError):
@@ -46,14 +47,18 @@ class Policy:
         legal: np.ndarray | None = None,
     ) -> np.ndarray:
         """π(·|s), [n, actions], for observations [n, features]; actions that are not `legal` have probability 0."""
+        if len(observations) > BLOCK:
+            parts = [slice(first, first + BLOCK) for first in range(0, len(observations), BLOCK)]
+            masks = [None if legal is None else legal[part] for part in parts]
+            pairs = zip(parts, masks, strict=True)
+            return np.concatenate([self.probabilities(observations[part], mask) for part, mask in pairs])
         hidden = (np.asarray(observations, dtype=np.float64) - self.mean) / self.std
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             hidden = np.maximum(hidden @ weight + bias, 0)
         logits = hidden @ self.weights[-1] + self.biases[-1]
         if legal is not None:
             logits = np.where(legal, logits, -np.inf)
-        exps = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return exps / exps.sum(axis=1, keepdims=True)
+        return softmax(logits)
 
     def with_card(self, **entries: Any) -> Policy:
         """The same policy with these entries on its card, such as what it is worth once that is known."""
@@ -133,6 +138,12 @@ class Policy:
         named = {"mean": self.mean, "std": self.std}
         named |= _numbered("weight", self.weights) | _numbered("bias", self.biases)
         return {name: np.ascontiguousarray(value) for name, value in named.items()}
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """exp(x)/Σexp(x) in each row; −∞ becomes 0."""
+    exps = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return exps / exps.sum(axis=1, keepdims=True)
 
 
 def _numbered(name: str, values: Sequence[np.ndarray]) -> dict[str, np.ndarray]:

@@ -22,7 +22,16 @@ PAPER_CARTPOLE = OPPOSD(
     discount=1.0,
     variant="average",
     ratio=RatioNetwork(hidden=(32,), learning_rate=1e-3, warm_steps=500),
-    critic=Critic(hidden=(32,), learning_rate=1e-3, steps=10, warm_steps=500, terminal_weight=0.0, target_rate=1.0),
+    critic=Critic(
+        hidden=(32,),
+        learning_rate=1e-3,
+        discount=1.0,
+        batch=5000,
+        steps=10,
+        warm_steps=500,
+        terminal_weight=0.0,
+        target_rate=1.0,
+    ),
     actor=Actor(
         hidden=(32,),
         learning_rate=1e-3,
@@ -42,7 +51,13 @@ PAPER_HIV = OPPOSD(
     variant="full",
     ratio=RatioNetwork(hidden=(16, 16, 16), learning_rate=3e-4, warm_steps=2500, bandwidth=1.0),
     critic=Critic(
-        hidden=(32, 32, 32, 32), learning_rate=1e-3, steps=10, warm_steps=2500, terminal_weight=0.0, target_rate=1.0
+        hidden=(32, 32, 32, 32),
+        learning_rate=1e-3,
+        batch=5000,
+        steps=10,
+        warm_steps=2500,
+        terminal_weight=0.0,
+        target_rate=1.0,
     ),
     actor=Actor(
         hidden=(16, 16, 16),
@@ -76,5 +91,6 @@ def preset(name: str = "default", algorithm: str = "opposd", discount: float | N
         actor=config.actor,
         scale_values=config.scale_values,
         horizon=config.horizon,
+        smoothing=config.smoothing,
         updates=config.updates,
     )

@@ -97,7 +97,7 @@ class RunFolder:
                 other.unlink()
 
     def read_state(self, like: Any) -> tuple[int, Any] | None:
-        """The newest state and its update, put into the shape of `like`; None where there is none."""
+        """The newest state and its update, put into the shape of `like` (shapes suffice); None where there is none."""
         found = sorted(self.checkpoints.glob("state-*.npz"), key=lambda path: int(path.stem.split("-")[1]))
         if not found:
             return None

@@ -17,8 +17,8 @@ from jaxtyping import Array, Key
 from statewise.algorithms import offpac, opposd
 from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
-from statewise.data.augment import Scaler, pad
-from statewise.data.dataset import Dataset
+from statewise.data.augment import Scaler, pad, smooth
+from statewise.data.dataset import Dataset, usual_discount
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
 from statewise.parts.metrics import PARTS, Metrics
@@ -81,13 +81,10 @@ def fit(
     return loop.run(progress)
 
 
-def usual_discount(dataset: Dataset) -> float:
-    """1 where episodes end by themselves, so that a whole episode's return counts; .98 where they go on."""
-    return 1.0 if dataset.terminated.any() else 0.98
-
-
 def prepare(dataset: Dataset, config: Config, key: Key[Array, ""]) -> tuple[Any, Scaler]:
     """The log as the learner draws from it, and how observations were scaled."""
+    if config.smoothing != 0:
+        dataset = smooth(dataset, config.smoothing, horizon=config.horizon).dataset
     scaler = Scaler.of(dataset)
     scale = float(np.std(dataset.returns(config.discount))) if config.scale_values else 1.0
     scaled = scaler.scale(dataset if config.horizon is None else pad(dataset, config.horizon))
@@ -129,9 +126,9 @@ class _Loop:
         return Result(last, self.checkpoints, self.metrics, self.config, self.seeds)
 
     def _begin(self) -> tuple[int, Any]:
-        fresh = begin(self.config, self.data, self.keys)
+        """Where to go on from; the warm start is only made where there is nothing to resume."""
         if self.folder is None:
-            return 0, fresh
+            return 0, begin(self.config, self.data, self.keys)
         identity = {
             "algorithm": type(self.config).__name__,
             "config": json.loads(json.dumps(asdict(self.config))),
@@ -145,12 +142,12 @@ class _Loop:
                 raise RunError(
                     f"{self.folder.path}: it holds a run with another {', '.join(changed)}; give a new folder"
                 )
-            resumed = self.folder.read_state(fresh)
+            resumed = self.folder.read_state(eqx.filter_eval_shape(begin, self.config, self.data, self.keys))
             if resumed is not None:
                 self.metrics, self.checkpoints = self.folder.metrics(), self.folder.policies()
                 return resumed
         self.folder.write_manifest({**identity, **provenance()})
-        return 0, fresh
+        return 0, begin(self.config, self.data, self.keys)
 
     def _check_finite(self, metrics: Metrics, done: int) -> None:
         finite = np.asarray(metrics.finite)  # [seeds, updates, parts]
@@ -178,11 +175,12 @@ class _Loop:
 
     def _policy(self, state: Any, i: int, update: int) -> Policy:
         network: Network = jax.tree.map(lambda leaf: np.asarray(leaf[i], np.float64), state.actor.network)
+        seen = len(self.dataset.observation_names)  # the mark of the absorbing state, 0 in the world, is left out
         return Policy(
-            weights=network.weights,  # pyright: ignore[reportArgumentType]
+            weights=(network.weights[0][:seen], *network.weights[1:]),  # pyright: ignore[reportArgumentType]
             biases=network.biases,  # pyright: ignore[reportArgumentType]
-            mean=self.scaler.mean,
-            std=self.scaler.std,
+            mean=self.scaler.mean[:seen],
+            std=self.scaler.std[:seen],
             observation_names=self.dataset.observation_names,
             action_names=tuple(str(a) for a in range(self.dataset.action_count)),
             card={

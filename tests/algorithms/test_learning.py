@@ -39,7 +39,7 @@ def data():
     """Ragged episodes, terminated or cut off; what a terminated one ended in is not logged."""
     log = collect_tabular(MDP, BEHAVIOUR, episodes=200, horizon=20, seed=0)
     assert 20 < log.terminated.sum() < 180
-    return replace(log, final_observations=np.where(log.terminated[:, None], np.nan, log.final_observations))
+    return log
 
 
 @pytest.fixture(scope="module")
@@ -150,13 +150,26 @@ def interrupted(data, folder, after):
         fit(data, **RUN, out=folder, progress=told)
 
 
+def no_warm_start(monkeypatch):
+    """From now on only the shapes of a fresh state may be asked for."""
+    begin = training.begin
+
+    def shapes_alone(config, data, keys):
+        assert isinstance(keys, jax.core.Tracer), "the warm start was run"
+        return begin(config, data, keys)
+
+    monkeypatch.setattr(training, "begin", shapes_alone)
+
+
 def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("after", [20, 40])
-def test_resumed_run_ends_like_one_that_was_never_interrupted(data, whole, tmp_path, after):
+def test_resumed_run_ends_like_one_that_was_never_interrupted(data, whole, tmp_path, monkeypatch, after):
+    """And without a second warm start: what is in the folder comes after it."""
     interrupted(data, tmp_path, after)
+    no_warm_start(monkeypatch)
     told = []
     resumed = fit(data, **RUN, out=tmp_path, progress=told.append)
     assert [progress.update for progress in told] == list(range(after + 20, 61, 20))
@@ -181,7 +194,7 @@ def test_resumed_run_ends_like_one_that_was_never_interrupted(data, whole, tmp_p
 def test_folder_of_another_run_is_refused(data, tmp_path, monkeypatch, change, named):
     interrupted(data, tmp_path, 20)
     before = contents(tmp_path)
-    monkeypatch.setattr(training, "begin", lambda config, data, keys: None)  # nothing need be learned to tell
+    no_warm_start(monkeypatch)
     with pytest.raises(RunError, match=f"another {named};"):
         fit(**{"dataset": data} | RUN | change, out=tmp_path)
     assert contents(tmp_path) == before
@@ -223,3 +236,11 @@ def test_part_that_is_not_finite_is_named_and_the_last_checkpoint_kept(data, tmp
     assert str(caught.value).startswith(said)
     assert str(tmp_path) in str(caught.value)
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("config", [CONFIG, OffPAC(**SHARED)])
+def test_actor_that_runs_away_is_named_and_not_what_it_spoils(data, config):
+    """Its weights are still finite when they no longer give probabilities, and then nothing else can be computed."""
+    runaway = replace(config, actor=replace(config.actor, hidden=(4,), learning_rate=1e38))
+    with pytest.raises(NotFinite, match=r"^the actor became infinite or not a number at update [23] of seed 0"):
+        fit(data, runaway, updates=4)

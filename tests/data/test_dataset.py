@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import statewise as sw
 from logs import make
 from statewise.data.device import device_log
+from statewise.data.findings import LogWarning
+from statewise.data.table import to_frame
 
 
 def test_rows_and_episodes():
@@ -278,3 +280,17 @@ def test_final_states_are_taken_out_whatever_the_chunk(chunk, monkeypatch):
     data = make([4, 1, 6, 2], final=[True, False, True, True])
     monkeypatch.setattr(dataset, "CHUNK", chunk)
     assert sw.load(to_frame(data)).fingerprint == data.fingerprint
+
+
+def test_what_load_would_warn_of_is_told_of_arrays_too():
+    """Here the action that was never taken, the constant column and the single episode."""
+    columns = {"observations": [[1.0], [1.0]], "actions": [0, 0], "rewards": [0.0, 1.0], "propensities": [0.5, 0.5]}
+    lists = {name: [column] for name, column in columns.items()}
+    with pytest.warns(LogWarning) as told:
+        data = sw.Dataset.from_episodes(**lists, terminated=[True], action_count=2)
+    with pytest.warns(LogWarning) as loaded:
+        sw.load(to_frame(data), actions=2)
+    assert [str(w.message).partition(": ")[2] for w in told] == [str(w.message).partition(": ")[2] for w in loaded]
+    assert len(told) == 3
+    with pytest.warns(LogWarning, match="never taken"):
+        sw.from_arrays(**columns, terminals=[0, 1], action_count=2)

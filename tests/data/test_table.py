@@ -220,3 +220,26 @@ def test_a_log_does_not_change_with_the_frame_it_came_from(log):
     loaded = sw.load(frame.with_columns(reward=pl.Series(rewards)))
     rewards[:] = -77.0
     assert loaded.rewards.min() > -77
+
+
+def test_lines_are_an_editors_also_after_text_that_goes_on_over_several(tmp_path):
+    header = "episode,step,obs_a,note,action,reward,propensity,terminated\n"
+    rows = ['1,0,1,"two\nlines",0,1,0.5,0', '1,1,2,"three\r\nof\nthem",1,1,0.5,0', "", "1,2,3,one,1,x,0.5,1"]
+    path = tmp_path / "log.csv"
+    path.write_text(header + "\n".join(rows) + "\n", newline="")
+    line = next(i for i, text in enumerate(path.read_bytes().split(b"\n"), start=1) if b"one" in text)
+    _, findings = read(path)
+    (fault,) = findings.faults
+    assert fault.column == "reward"
+    assert fault.where == f"line {line}"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])
+def test_letters_in_another_encoding_are_told_plainly(tmp_path, encoding):
+    path = tmp_path / "log.csv"
+    text = "episode,step,obs_a,action,reward,propensity,terminated\nJosé,0,1,0,1,0.5,1\n"
+    path.write_bytes(text.encode(encoding))
+    _, findings = read(path)
+    (fault,) = findings.faults
+    assert "not written in UTF-8" in fault.found
+    assert fault.advice == "Save it again as CSV UTF-8, or as Parquet"

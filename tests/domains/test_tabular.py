@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP, softmax, with_absorbing
 
 ENDING = TabularMDP.random(states=6, actions=3, seed=1, termination=0.1)
@@ -245,3 +246,14 @@ def test_ratio_where_the_behaviour_never_comes():
     problem = TabularMDP(fork, np.zeros((4, 2)), np.eye(4)[0])
     left, right = np.tile([1.0, 0.0], (4, 1)), np.tile([0.0, 1.0], (4, 1))
     np.testing.assert_array_equal(problem.visit_ratio(right, left), [1, 0, np.inf, 0])
+
+
+def test_log_holds_the_final_state_only_where_one_was_seen():
+    """A terminated episode ends in no state of the problem; one that was cut off ends where it stood."""
+    problem = TabularMDP.random(states=4, actions=2, seed=0, termination=0.2)
+    rows = problem.sample(np.full((4, 2), 0.5), episodes=50, horizon=6, seed=1)
+    log = collect_tabular(problem, np.full((4, 2), 0.5), episodes=50, horizon=6, seed=1)
+    assert 5 < log.terminated.sum() < 45
+    np.testing.assert_array_equal(log.has_final_observation, ~log.terminated)
+    last = rows["next_state"][log.starts[1:] - 1]
+    np.testing.assert_array_equal(log.final_observations[~log.terminated], np.eye(4)[last[~log.terminated]])

@@ -270,6 +270,18 @@ def test_illegal_actions_have_no_probability_and_no_gradient():
     assert (np.abs(plain.weights[0][legal & (legal.sum(axis=1, keepdims=True) > 1)]) > 1e-6).all()
 
 
+def test_anchor_of_a_single_action_is_nothing():
+    """There is nothing to be certain of: log 1 = 0 must not be divided by."""
+    data = make([3, 4], actions=1)
+    policy, clone = (initial_network(jax.random.key(seed), (2, 4, 1)) for seed in (0, 1))
+    rows = device_log(data, 1.0).rows.take(jnp.arange(7))
+    pull, gradient = jax.value_and_grad(
+        lambda policy: anchor.penalty(Anchor(), policy, clone, rows, jax.random.key(2))
+    )(policy)
+    assert float(pull) == 0
+    assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(gradient))
+
+
 # The warm start
 
 

@@ -135,8 +135,8 @@ def test_fit_finds_the_policys_value(trace, discount, termination):
     data = collect_tabular(mdp, BEHAVIOUR, episodes=3000, horizon=20, seed=1)
     log = device_log(data, discount, scale=3.0)
     target = Network((jnp.asarray(np.log(POLICY), jnp.float32),), (jnp.zeros(2),))
-    # a tabular log repeats the last state where an episode ends, which is no place for V̂ = 0
-    settings = Critic(hidden=(), learning_rate=3e-3, trace=trace, batch=1000, terminal_weight=0.0, target_rate=1.0)
+    # V̂ is held to 0 where episodes ended; a tabular log holds no such state, so that no real one is
+    settings = Critic(hidden=(), learning_rate=3e-3, trace=trace, batch=1000, terminal_weight=1.0, target_rate=1.0)
     more = jax.jit(partial(critic.fit, settings, policy=target, log=log, steps=200))
     value, found = critic.initial(settings, 4, jax.random.key(0)), []
     for i in range(10):
@@ -147,3 +147,27 @@ def test_fit_finds_the_policys_value(trace, discount, termination):
     assert np.abs(other / expected - 1).min() > 0.05
     np.testing.assert_allclose(on_the_log, expected, rtol=0.03)
     np.testing.assert_allclose(np.mean(found[-4:], axis=0), on_the_log, rtol=0.03)
+
+
+def test_undiscounted_values_look_ahead_no_further_than_the_log_teaches():
+    short, long = make([4, 6]), make([100, 60])
+    assert critic.value_discount(Critic(), short, 1.0) == pytest.approx(1 - 1 / 50)
+    assert critic.value_discount(Critic(), long, 1.0) == pytest.approx(1 - 1 / 160)
+    assert critic.value_discount(Critic(), short, 0.9) == 0.9
+    assert critic.value_discount(Critic(discount=1.0), short, 1.0) == 1.0
+    log = device_log(short, 1.0, value_discount=0.5)
+    batch = critic.draw(Critic(), None, log, jax.random.key(0), 20)
+    network = jax.tree.map(
+        jnp.ones_like, critic.initial(Critic(hidden=()), log.rows.features, jax.random.key(1)).network
+    )
+    expected = batch.rows.reward + 0.5 * batch.rows.onward * network(batch.rows.next_state)[:, 0]
+    np.testing.assert_allclose(critic.action_values(Critic(), network, batch, log), expected, rtol=1e-6)
+
+
+def test_batches_of_whole_episodes_hold_about_as_many_rows_as_asked_for():
+    """However long the longest episode is: one of 40 steps stands among many of 2."""
+    log = device_log(make([2] * 39 + [40]), DISCOUNT)
+    batch = critic.draw(Critic(trace=0.5), None, log, jax.random.key(0), 600, times=20)
+    real = np.asarray(batch.weight > 0).reshape(20, -1).sum(axis=1)
+    assert abs(real.mean() - 600) < 4 * real.std() / np.sqrt(20) + 10
+    assert real.min() > 350

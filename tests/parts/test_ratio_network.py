@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from logs import make
@@ -275,3 +276,20 @@ def test_fitted_network_comes_within_a_tenth_of_the_exact_ratio(chain, terminati
         got = got / (visits @ got)
     assert visits @ np.abs(1 - exact) > 0.3
     assert visits @ np.abs(got - exact) < 0.1
+
+
+def test_many_steps_are_all_made_and_need_no_more_memory_than_some():
+    """Kernels are drawn in chunks; those of 5,000 steps at once would take .8 GB."""
+    data = make([3, 5, 4, 6])
+    log, rho = device_log(data, DISCOUNT), partial(action_ratio, initial_network(jax.random.key(1), (2, 4, 3)))
+
+    def fit(settings, steps):
+        learned = ratio_network.initial(settings, 2, jax.random.key(0))
+        bandwidth = jnp.asarray(1.0)
+        return lambda key: ratio_network.fit(settings, learned, rho, log, "discounted", bandwidth, steps, key)
+
+    usual = RatioNetwork(hidden=(4,))
+    compiled = jax.jit(fit(usual, 5000)).lower(jax.random.key(2)).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 150e6
+    learned = jax.jit(fit(RatioNetwork(hidden=(4,), batch=5), 2 * ratio_network.CHUNK + 7))(jax.random.key(2))
+    assert int(optax.tree_utils.tree_get(learned.optimiser, "count")) == 2 * ratio_network.CHUNK + 7

@@ -32,7 +32,8 @@ class OffPAC:
     actor: Actor = field(default_factory=Actor)
     scale_values: bool = True  # the critic works in units of the log's returns
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
-    updates: int = 2000
+    smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are tried so often, and lead nowhere
+    updates: int = 3000
 
 
 class Prepared(eqx.Module):
@@ -52,7 +53,7 @@ class State(eqx.Module):
 
 def prepare(config: OffPAC, dataset: Dataset, scale: float, key: Key[Array, ""]) -> Prepared:
     """Puts a scaled and, where wanted, padded log on the device."""
-    log = device_log(dataset, config.discount, scale)
+    log = device_log(dataset, config.discount, scale, critic.value_discount(config.critic, dataset, config.discount))
     return Prepared(log, dataset.action_count)
 
 

@@ -40,7 +40,8 @@ class OPPOSD:
     actor: Actor = field(default_factory=Actor)
     scale_values: bool = True  # the critic works in units of the log's returns
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
-    updates: int = 2000
+    smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are tried so often, and lead nowhere
+    updates: int = 3000
 
 
 class Prepared(eqx.Module):
@@ -65,7 +66,7 @@ def prepare(config: OPPOSD, dataset: Dataset, scale: float, key: Key[Array, ""])
     """Puts a scaled and, where wanted, padded log on the device."""
     chain = ratio.chain_of(dataset, config.discount, average=config.variant == "average")
     ground = ratio.prepare(config.ratio, dataset, chain, config.discount, key_for(key, "features"))
-    log = device_log(dataset, config.discount, scale)
+    log = device_log(dataset, config.discount, scale, critic.value_discount(config.critic, dataset, config.discount))
     return Prepared(log, ground, chain, dataset.action_count)
 
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from statewise.cli.options import json_option, log_arguments, log_options, needs
+from statewise.cli.options import json_option, log_options, needs
+from statewise.cli.propensities import estimated, propensities_as_json, read_log
+from statewise.data.augment import reward_shift
+from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset
-from statewise.data.table import read
 from statewise.presets import PRESETS, preset
 from statewise.runs import RunFolder
 from statewise.tracking.parquet import ParquetTracker
@@ -36,6 +39,14 @@ from statewise.training import Result, Told, fit, usual_discount
     type=click.FloatRange(0, 1, min_open=True),
     help="γ [default: 1 where episodes end by themselves, .98 where they go on].",
 )
+@click.option(
+    "--smooth",
+    "smoothing",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="EPS",
+    help="Try actions that the behaviour never takes in a state with this probability there, and let them lead "
+    "nowhere, so that policies keep away from them; needs whole distributions (propensity_0, propensity_1, …).",
+)
 @click.option("--checkpoint-every", type=click.IntRange(min=1), help="Updates [default: a tenth of all].")
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="Folder of the run; an interrupted one goes on."
@@ -51,6 +62,7 @@ def command(
     seeds: int,
     updates: int | None,
     discount: float | None,
+    smoothing: float | None,
     checkpoint_every: int | None,
     out: Path,
     tensorboard: Path | None,
@@ -59,15 +71,19 @@ def command(
     **options,
 ) -> None:
     """Learn better policies from LOG and keep them, with all checkpoints and metrics, in a run folder."""
-    dataset, findings = read(log, **log_arguments(options))
-    findings.raise_faults()
-    assert dataset is not None
     console = Console(stderr=True, quiet=as_json, highlight=False)
-    for warning in findings.warnings:
-        console.print(Text.assemble(("note  ", "bold yellow"), str(warning)))
+    dataset, estimate = read_log(log, options, console)
+    propensities = estimated(dataset, console) if estimate else None
+    dataset = dataset if propensities is None else propensities.dataset
     if discount is None and preset_name == "default":
         discount = usual_discount(dataset)
     config = preset(preset_name, algorithm, discount)
+    if smoothing is not None:
+        config = replace(config, smoothing=smoothing)
+        shift = reward_shift(dataset)
+        if shift > 0:
+            told = f"rewards are raised by {shift:.4g}, so that nothing is worse than leaving the log; "
+            console.print(Text.assemble(("note  ", "bold yellow"), told + "the critic's values include that"))
     started = time.perf_counter()
     with (
         _trackers(out, tensorboard, mlflow) as trackers,
@@ -88,7 +104,7 @@ def command(
             out=out,
             progress=tell,
         )
-    _report(result, dataset, out, time.perf_counter() - started, as_json)
+    _report(result, dataset, out, time.perf_counter() - started, propensities, as_json)
 
 
 @contextmanager
@@ -103,9 +119,8 @@ def _trackers(out: Path, tensorboard: Path | None, mlflow: str | None) -> Iterat
         trackers.append(TensorBoardTracker(folder, tensorboard))
     if mlflow is not None:
         needs("mlflow", "mlflow")
-        os.environ.setdefault(
-            "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2"
-        )  # its own 7 take minutes to say that no one is there
+        # its own 7 take minutes to say that no one is there
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         from statewise.tracking.mlflow import MlflowTracker
 
         trackers.append(MlflowTracker(folder, mlflow))
@@ -147,14 +162,17 @@ class _Watch:
             self.console.print(f"update {told.update:>6,} of {told.updates:,}   {words}")
 
 
-def _report(result: Result, dataset: Dataset, out: Path, seconds: float, as_json: bool) -> None:
+def _report(
+    result: Result, dataset: Dataset, out: Path, seconds: float, propensities: Propensities | None, as_json: bool
+) -> None:
     last = {name: result.metrics[name][:, -1] for name in ("value", "ratio_ess", "entropy")}
     if as_json:
         rows = [
             {"seed": seed} | {name: float(values[i]) for name, values in last.items()}
             for i, seed in enumerate(result.seeds)
         ]
-        click.echo(json.dumps({"run": str(out), "seconds": seconds, "seeds": rows}))
+        told = {"run": str(out), "seconds": seconds, "seeds": rows, "propensities": propensities_as_json(propensities)}
+        click.echo(json.dumps(told))
         return
     discount = result.config.discount
     table = Table(box=None, header_style="bold", pad_edge=True)

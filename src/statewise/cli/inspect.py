@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from statewise.cli.options import json_option, log_arguments, log_options
+from statewise.cli.options import finite, json_option, log_arguments, log_options
 from statewise.data.findings import Finding, Findings
 from statewise.data.summary import Spread, Summary, summarise
 from statewise.data.table import read
@@ -32,7 +30,7 @@ def command(log: Path, as_json: bool, **options) -> None:
     dataset, findings = read(log, **log_arguments(options))
     summary = None if dataset is None else summarise(dataset)
     if as_json:
-        click.echo(json.dumps(_finite(_to_dict(log, findings, summary)), indent=2))
+        click.echo(json.dumps(finite(_to_dict(log, findings, summary)), indent=2))
     else:
         _show(log, findings, summary)
     if summary is None:
@@ -47,15 +45,6 @@ def _to_dict(log: Path, findings: Findings, summary: Summary | None) -> dict:
         "warnings": [warning.to_dict() for warning in findings.warnings],
         "summary": None if summary is None else summary.to_dict(),
     }
-
-
-def _finite(told: Any) -> Any:
-    """JSON has no word for infinity: such a number becomes null."""
-    if isinstance(told, dict):
-        return {key: _finite(value) for key, value in told.items()}
-    if isinstance(told, list | tuple):
-        return [_finite(value) for value in told]
-    return None if isinstance(told, float) and not math.isfinite(told) else told
 
 
 def _show(log: Path, findings: Findings, summary: Summary | None) -> None:

@@ -13,6 +13,7 @@ COMMANDS = {
     "act": "Say what a policy does in each row of a table.",
     "behaviour": "Make the policies that write the HIV logs.",
     "collect": "Write a log of simulated decisions.",
+    "evaluate": "Say what a policy is worth, and whether to deploy it.",
     "export": "Write a policy for other programs: ONNX, or plain Python.",
     "fit": "Learn policies from a log.",
     "inspect": "Check a log and say what it holds.",

@@ -16,11 +16,15 @@ from jaxtyping import Bool, Float, Int
 from statewise.data.dataset import Dataset
 
 ABSORBED = "absorbed"  # the observation column that is 1 in the absorbing state and 0 elsewhere
+APART = 4.0  # how far from all others the absorbing state is put, in typical distances between states
 
 
 @dataclass(frozen=True)
 class Scaler:
-    """Shifts and scales observations so that the live states of a log have mean 0 and deviation 1."""
+    """Shifts and scales observations so that the live states of a log have mean 0 and deviation 1.
+
+    The mark of the absorbing state becomes so large that no kernel takes that state for one near the mean.
+    """
 
     mean: Float[np.ndarray, " features"]
     std: Float[np.ndarray, " features"]
@@ -31,7 +35,10 @@ class Scaler:
         std = observed.std(axis=0, dtype=np.float64)
         # a constant column would be divided by zero, or by its rounding errors
         constant = observed.min(axis=0) == observed.max(axis=0)
-        return cls(observed.mean(axis=0, dtype=np.float64), np.where(constant, 1.0, std))
+        std = np.where(constant, 1.0, std)
+        if dataset.observation_names[-1] == ABSORBED:
+            std[-1] = 1 / (APART * np.sqrt(2 * max(1, len(std) - 1)))  # scaled states are √(2·features) apart
+        return cls(observed.mean(axis=0, dtype=np.float64), std)
 
     def __call__(self, observations: Float[np.ndarray, "... features"]) -> Float[np.ndarray, "... features"]:
         return (observations - self.mean) / self.std
@@ -81,7 +88,7 @@ def smooth(dataset: Dataset, epsilon: float, seed: int = 0, horizon: int | None 
     # one row in the absorbing state at least, which says that nothing is earned after the last decision
     total = np.where(absorbed, np.maximum(longest, kept + 1), dataset.lengths)
 
-    shift = _shift(dataset)
+    shift = reward_shift(dataset)
     leaving = dataset.starts[:-1][absorbed] + left_at[absorbed]
     smoothed = np.where(choices > 0, 1 - epsilon, 1.0)
     per_choice = epsilon / np.maximum(choices, 1)
@@ -115,7 +122,12 @@ def pad(dataset: Dataset, horizon: int, seed: int = 0) -> Dataset:
     return _extend(dataset, dataset.lengths, total, filler, short, usual, np.random.default_rng(seed))
 
 
-def _shift(dataset: Dataset) -> float:
+def seen_by_policy(dataset: Dataset) -> Float[np.ndarray, "steps seen"]:
+    """The observations without the absorbing state's mark: no policy meets that state in the world."""
+    return dataset.observations[:, :-1] if dataset.observation_names[-1] == ABSORBED else dataset.observations
+
+
+def reward_shift(dataset: Dataset) -> float:
     """What must be added so that no reward is below the absorbing state's 0."""
     shift = max(0.0, -float(dataset.rewards.min()))
     if shift > 0 and (dataset.terminated.any() or dataset.live is not None):
@@ -186,6 +198,7 @@ def _extend(
         propensities=fill(dataset.propensities, chosen),
         distributions=fill(dataset.distributions, behaviour),
         legal=fill(dataset.legal, True),
+        targets=None,  # what a policy from elsewhere would do in added states is not known
         live=fill(live, False),
         starts=starts,
         terminated=dataset.terminated & ~extended,

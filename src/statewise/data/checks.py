@@ -45,6 +45,8 @@ def check(raw: RawLog) -> tuple[RawLog, Layout | None, Findings]:
     _check_propensities(decisions)
     actions = _check_actions(decisions)
     _check_distribution(decisions, actions)
+    if raw.target is not None and raw.columns.target_prefix is not None:
+        _are_probabilities(decisions, ordered.target, raw.columns.target_prefix)
     _check_legal(decisions, actions)
     _check_ends(decisions)
     _check_units(ordered, layout, findings)
@@ -65,6 +67,7 @@ def _check_widths(raw: RawLog, findings: Findings) -> None:
     widths = {
         f"{raw.columns.distribution_prefix}*": None if raw.distribution is None else raw.distribution.shape[1],
         f"{raw.columns.legal_prefix}*": None if raw.legal is None else raw.legal.shape[1],
+        f"{raw.columns.target_prefix}*": None if raw.target is None else raw.target.shape[1],
     }
     for name, width in widths.items():
         if width is not None and raw.action_count is not None and width != raw.action_count:
@@ -264,22 +267,10 @@ def _check_propensities(decisions: _Decisions) -> None:
 
 def _check_distribution(decisions: _Decisions, actions: np.ndarray | None) -> None:
     raw = decisions.raw
-    if raw.distribution is None or any(name.startswith(raw.columns.distribution_prefix) for name in raw.unreadable):
+    prefix = raw.columns.distribution_prefix
+    if raw.distribution is None or not _are_probabilities(decisions, raw.distribution, prefix):
         return
-    column = f"{raw.columns.distribution_prefix}0…{raw.distribution.shape[1] - 1}"
-    distribution = decisions.of(raw.distribution)
-    outside = ~((distribution >= 0) & (distribution <= 1)).all(axis=1)
-    if decisions.fault(column, outside, "a number outside 0 to 1", "Log a probability for each action"):
-        return
-    total = distribution.sum(axis=1)
-    off = np.abs(total - 1) > SUM_TOLERANCE
-    example = f"{total[off][0]:.4g}" if off.any() else ""
-    decisions.fault(
-        column,
-        off,
-        f"probabilities that do not sum to 1, but for example to {example}",
-        "Log the whole distribution over actions, with more digits if it was rounded",
-    )
+    column, distribution = f"{prefix}0…{raw.distribution.shape[1] - 1}", decisions.of(raw.distribution)
     if actions is None or actions.max() >= distribution.shape[1]:
         return
     taken = _of_taken(distribution, actions)
@@ -299,6 +290,26 @@ def _check_distribution(decisions: _Decisions, actions: np.ndarray | None) -> No
         )
 
 
+def _are_probabilities(decisions: _Decisions, matrix: Any, prefix: str) -> bool:
+    """Whether every row is a distribution, up to rounding of its sum; false also where the columns hold no numbers."""
+    if any(name.startswith(prefix) for name in decisions.raw.unreadable):
+        return False
+    column, rows = f"{prefix}0…{matrix.shape[1] - 1}", decisions.of(matrix)
+    outside = ~((rows >= 0) & (rows <= 1)).all(axis=1)
+    if decisions.fault(column, outside, "a number outside 0 to 1", "Log a probability for each action"):
+        return False
+    total = rows.sum(axis=1)
+    off = np.abs(total - 1) > SUM_TOLERANCE
+    example = f"{total[off][0]:.4g}" if off.any() else ""
+    decisions.fault(
+        column,
+        off,
+        f"probabilities that do not sum to 1, but for example to {example}",
+        "Log the whole distribution over actions, with more digits if it was rounded",
+    )
+    return True
+
+
 def _check_legal(decisions: _Decisions, actions: np.ndarray | None) -> None:
     raw = decisions.raw
     if raw.legal is None or any(name.startswith(raw.columns.legal_prefix) for name in raw.unreadable):
@@ -311,10 +322,14 @@ def _check_legal(decisions: _Decisions, actions: np.ndarray | None) -> None:
         illegal = ~_of_taken(legal, actions)
         advice = "Correct the mask or the action"
         decisions.fault(raw.columns.action, illegal, f"an action that {column} call not legal", advice)
-    if raw.distribution is not None and raw.distribution.shape == raw.legal.shape:
-        possible = ((decisions.of(raw.distribution) > 0) & ~legal).any(axis=1)
-        advice = "Correct the mask or the distribution"
-        decisions.fault(column, possible, "an illegal action with a probability above 0", advice)
+    for matrix, prefix in (
+        (raw.distribution, raw.columns.distribution_prefix),
+        (raw.target, raw.columns.target_prefix),
+    ):
+        if matrix is not None and matrix.shape == raw.legal.shape:
+            possible = ((decisions.of(matrix) > 0) & ~legal).any(axis=1)
+            advice = f"Correct the mask or {prefix}*"
+            decisions.fault(column, possible, "an illegal action with a probability above 0", advice)
 
 
 # Episodes

@@ -52,6 +52,7 @@ class Dataset:
     distributions: Float[np.ndarray, "steps actions"] | None = None
     legal: Bool[np.ndarray, "steps actions"] | None = None
     units: np.ndarray | None = None
+    targets: Float[np.ndarray, "steps actions"] | None = None  # π(·|s) of a policy whose decisions came with the log
     live: Bool[np.ndarray, " steps"] | None = None  # False on rows that augmentation added; None: all are live
 
     def __post_init__(self) -> None:
@@ -90,6 +91,7 @@ class Dataset:
         """From one array an episode. Observations may have one more row than actions: the final state.
 
         `propensities` (of the taken actions) or `distributions` (over all actions) must be given, one at least.
+        Warns with `LogWarning` of what is only suspicious, as `statewise.load` does.
         """
         from statewise.data.episodes import raw_from_episodes
 
@@ -108,6 +110,7 @@ class Dataset:
         dataset, findings = cls.from_log(raw)
         findings.raise_faults()
         assert dataset is not None
+        findings.tell_warnings()
         return dataset
 
     def save(self, path: str | Path) -> None:
@@ -141,6 +144,13 @@ class Dataset:
     def time(self) -> Int[np.ndarray, " steps"]:
         """Each row's step within its episode, from 0."""
         return _frozen(np.arange(len(self)) - np.repeat(self.starts[:-1], self.lengths))
+
+    @cached_property
+    def groups(self) -> Int[np.ndarray, " episodes"]:
+        """Which whole each episode belongs to, numbered from 0: its unit where there are units, else itself."""
+        if self.units is None:
+            return _frozen(np.arange(self.episodes))
+        return _frozen(np.unique(self.units, return_inverse=True)[1])
 
     @property
     def has_final_observation(self) -> Bool[np.ndarray, " episodes"]:
@@ -180,6 +190,8 @@ class Dataset:
             _hash_into(digest, getattr(self, name))
         for name in ("final_observations", "distributions", "legal", "units", "live"):
             _hash_into(digest, getattr(self, name))
+        if self.targets is not None:
+            _hash_into(digest, self.targets)
         return digest.hexdigest()
 
     # Parts of it
@@ -203,6 +215,7 @@ class Dataset:
             propensities=pick(self.propensities),
             distributions=pick(self.distributions),
             legal=pick(self.legal),
+            targets=pick(self.targets),
             live=pick(self.live),
             starts=starts,
             terminated=self.terminated[episodes],
@@ -218,10 +231,7 @@ class Dataset:
         """
         if not fractions or min(fractions) <= 0 or sum(fractions) >= 1:
             raise ValueError(f"split needs fractions above 0 that sum to less than 1, not {fractions}")
-        group = np.arange(self.episodes)
-        if self.units is not None:
-            group = np.unique(self.units, return_inverse=True)[1]
-        groups = int(group.max()) + 1
+        groups = int(self.groups.max()) + 1
         if groups < len(fractions) + 1:
             kind = "episodes" if self.units is None else "units"
             raise ValueError(f"{groups} {kind} cannot be split into {len(fractions) + 1} parts")
@@ -230,13 +240,18 @@ class Dataset:
         # every part gets one group at least
         edges = np.clip(edges, np.arange(1, len(edges) + 1), groups - np.arange(len(edges), 0, -1))
         parts = np.split(shuffled, edges)
-        return tuple(self.take(np.flatnonzero(np.isin(group, part))) for part in parts)
+        return tuple(self.take(np.flatnonzero(np.isin(self.groups, part))) for part in parts)
 
     def padded(self, horizon: int | None = None) -> Padded:
         """Device arrays [episodes, horizon, …] with a validity mask; longer episodes are an error."""
         from statewise.data.device import pad_to_device
 
         return pad_to_device(self, horizon)
+
+
+def usual_discount(dataset: Dataset) -> float:
+    """1 where episodes end by themselves, so that a whole episode's return counts; .98 where they go on."""
+    return 1.0 if dataset.terminated.any() else 0.98
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
@@ -293,6 +308,7 @@ def _build(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
         propensities=propensities,
         distributions=distributions,
         legal=None if raw.legal is None else kept(raw.legal) > 0,
+        targets=kept(raw.target),
         starts=starts,
         terminated=ended,
         final_observations=final_observations,

@@ -78,9 +78,11 @@ class DeviceLog(eqx.Module):
     lengths: Int[Array, " episodes"]
     terminal: Int[Array, " terminated"]  # the last rows of the episodes that the world ended
     discount: Float[Array, ""]
+    value_discount: Float[Array, ""]  # what values bootstrap with: the discount, or less where that is 1
     scale: Float[Array, ""]  # of the values that returns take in the log; 1 leaves rewards as they are
     first_share: Float[Array, ""]  # P(t = −1) where t = −1, 0, 1, … is drawn with probability ∝ γᵗ⁺¹
     horizon: int = eqx.field(static=True)
+    mean_length: float = eqx.field(static=True)  # of the episodes: how many of them hold so and so many rows
 
     def draw(self, key: Key[Array, ""], count: int, discounted: bool = False) -> Rows:
         """Single decisions, uniformly or by d̂_γ."""
@@ -113,8 +115,8 @@ class DeviceLog(eqx.Module):
         return self.rows.take(self.starts[episode][:, None] + jnp.minimum(time, length - 1)), time < length
 
 
-def device_log(dataset: Dataset, discount: float, scale: float = 1.0) -> DeviceLog:
-    """Puts a Dataset, its observations scaled, on the device."""
+def device_log(dataset: Dataset, discount: float, scale: float = 1.0, value_discount: float | None = None) -> DeviceLog:
+    """Puts a Dataset, its observations scaled, on the device; `value_discount` None: the discount itself."""
     later = discount * float(np.sum(float(discount) ** dataset.time))
     return DeviceLog(
         rows=row_table(dataset),
@@ -126,9 +128,11 @@ def device_log(dataset: Dataset, discount: float, scale: float = 1.0) -> DeviceL
             (dataset.starts[1:] - 1)[dataset.terminated & dataset.has_final_observation], dtype=jnp.int32
         ),
         discount=jnp.asarray(discount, dtype=jnp.float32),
+        value_discount=jnp.asarray(discount if value_discount is None else value_discount, dtype=jnp.float32),
         scale=jnp.asarray(scale, dtype=jnp.float32),
         first_share=jnp.asarray(dataset.episodes / (dataset.episodes + later), dtype=jnp.float32),
         horizon=int(dataset.lengths.max()),
+        mean_length=float(dataset.lengths.mean()),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -96,3 +97,8 @@ class Findings:
     def raise_faults(self) -> None:
         if self.faults:
             raise LogError(self.faults)
+
+    def tell_warnings(self) -> None:
+        """Warns the caller of the function that calls this."""
+        for finding in self.warnings:
+            warnings.warn(str(finding), LogWarning, stacklevel=3)

@@ -38,6 +38,9 @@ def raw_from_frame(
     observation_columns = reader.observation_columns()
     distribution = reader.family(columns.distribution_prefix, "propensity")
     legal = reader.family(columns.legal_prefix, "legal-action")
+    target = reader.targets()
+    if propensity == "estimate":
+        distribution = reader.set_aside(distribution)
     needed = {columns.episode, columns.action, columns.reward}
     if propensity == "logged" and not distribution:
         needed.add(columns.propensity)
@@ -64,14 +67,15 @@ def raw_from_frame(
         action=reader.optional_number(columns.action),
         reward=reader.optional_number(columns.reward, np.float64),
         step=reader.optional_number(columns.step),
-        propensity=reader.optional_number(columns.propensity, np.float64),
+        propensity=None if propensity == "estimate" else reader.optional_number(columns.propensity, np.float64),
         distribution=reader.matrix(distribution) if distribution else None,
         legal=np.column_stack([reader.truth(name) for name in legal]) if legal else None,
+        target=reader.matrix(target) if target else None,
         terminated=reader.optional_truth(columns.terminated),
         truncated=reader.optional_truth(columns.truncated),
         all_terminated=ends == "terminated",
         unit=reader.units(),
-        action_count=actions or opened.actions or len(distribution) or len(legal) or None,
+        action_count=actions or opened.actions or len(distribution) or len(legal) or len(target) or None,
         columns=columns,
         row_names=opened.row_names,
     )
@@ -117,6 +121,25 @@ class _FrameReader:
         if absent is None:
             return [f"{prefix}{a}" for a in range(len(numbers))]
         self.findings.fault(f"{prefix}{absent}", "there is no such column", f"Give one {what} column for every action")
+        return []
+
+    def targets(self) -> list[str]:
+        """Columns of a policy's probabilities, where they are asked for."""
+        prefix = self.columns.target_prefix
+        if prefix is None:
+            return []
+        found = self.family(prefix, "target-probability")
+        if not found and not self.findings.faults:
+            advice = "Give the policy's probability of every action, one column each"
+            self.findings.fault(f"{prefix}0", "there is no such column", advice)
+        return found
+
+    def set_aside(self, distribution: list[str]) -> list[str]:
+        """Estimated propensities take the place of logged ones, and that is said."""
+        logged = [name for name in (self.columns.propensity, *distribution) if name in self.frame.columns]
+        if logged:
+            advice = "Leave --propensity estimate out to use what was logged"
+            self.findings.warn(logged[0], "logged probabilities are set aside for estimated ones", advice)
         return []
 
     def episodes(self) -> tuple[np.ndarray, np.ndarray]:

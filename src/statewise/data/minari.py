@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from statewise.data.dataset import Dataset
+from statewise.data.episodes import raw_from_episodes
 from statewise.data.findings import Findings
 
 INFO = "propensity"
@@ -17,6 +18,15 @@ def from_minari(source: Any, uniform: bool = False) -> Dataset:
 
     Its step infos must hold `propensity`, unless `uniform` says that actions were drawn uniformly.
     """
+    dataset, findings = read_minari(source, uniform)
+    findings.raise_faults()
+    assert dataset is not None
+    findings.tell_warnings()
+    return dataset
+
+
+def read_minari(source: Any, uniform: bool = False) -> tuple[Dataset | None, Findings]:
+    """As `from_minari`, but returns what was found instead of raising it."""
     minari = _minari()
     if isinstance(source, str):
         source = minari.load_dataset(source.removeprefix("minari:"))
@@ -33,7 +43,7 @@ def from_minari(source: Any, uniform: bool = False) -> Dataset:
             np.full(len(taken), 1 / actions) if uniform else _propensities(episode, len(taken))
         )
         terminated.append(bool(episode.terminations[-1]))
-    return Dataset.from_episodes(**columns, terminated=terminated, action_count=actions)
+    return Dataset.from_log(raw_from_episodes(**columns, terminated=terminated, action_count=actions))
 
 
 def to_minari(dataset: Dataset, name: str, **metadata: Any) -> Any:

@@ -27,6 +27,7 @@ class Columns:
     observations: tuple[str, ...] | None = None
     observation_prefix: str = "obs_"
     legal_prefix: str = "legal_"
+    target_prefix: str | None = None  # of columns that hold the probabilities of a policy to be evaluated; None: none
 
     @property
     def distribution_prefix(self) -> str:
@@ -52,6 +53,7 @@ class RawLog:
     propensity: np.ndarray | None = None
     distribution: np.ndarray | None = None
     legal: np.ndarray | None = None
+    target: np.ndarray | None = None  # probabilities of a policy that is to be evaluated
     terminated: np.ndarray | None = None  # 1 true, 0 false, −1 empty; likewise truncated and legal
     truncated: np.ndarray | None = None
     unit: np.ndarray | None = None
@@ -79,6 +81,7 @@ ROW_COLUMNS = (
     "propensity",
     "distribution",
     "legal",
+    "target",
     "terminated",
     "truncated",
     "unit",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import difflib
 import os
-import warnings
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,12 +14,13 @@ import polars as pl
 
 from statewise.data.checks import check
 from statewise.data.dataset import Dataset
-from statewise.data.findings import Findings, LogWarning, RowNames
+from statewise.data.findings import Findings, RowNames
 from statewise.data.frame import Ends, Opened, Propensity, raw_from_frame
 from statewise.data.rawlog import Columns
 from statewise.files import written_whole
 
 EMPTY = ["", "NA", "N/A", "null", "NULL"]
+NOT_UTF8 = "its letters are not written in UTF-8 (spreadsheets call other ways Unicode text, UTF-16 or ANSI)"
 ACTIONS_KEY = "statewise.actions"  # in a Parquet file's metadata: how many there are, taken or not
 
 
@@ -41,8 +42,7 @@ def load(
     dataset, findings = read(source, columns=columns, actions=actions, propensity=propensity, ends=ends)
     findings.raise_faults()
     assert dataset is not None
-    for finding in findings.warnings:
-        warnings.warn(str(finding), LogWarning, stacklevel=2)
+    findings.tell_warnings()
     return dataset
 
 
@@ -60,9 +60,9 @@ def read(
     if (isinstance(source, str) and source.startswith("minari:")) or _is_minari(source):
         if (columns, actions, propensity, ends) != (None, None, "logged", None):
             raise ValueError("a Minari data set says by itself what its columns and actions are")
-        from statewise.data.minari import from_minari
+        from statewise.data.minari import read_minari
 
-        return from_minari(source), Findings()
+        return read_minari(source)
     findings = Findings()
     opened = _open(source, columns or Columns(), findings)
     if opened is None:
@@ -124,6 +124,7 @@ def to_frame(dataset: Dataset) -> pl.DataFrame:
     for prefix, matrix in (
         (names.distribution_prefix, dataset.distributions),
         (names.legal_prefix, dataset.legal),
+        ("target_", dataset.targets),
     ):
         if matrix is not None:
             rows |= {f"{prefix}{a}": matrix[:, a] for a in range(dataset.action_count)}
@@ -192,7 +193,12 @@ def open_file(path: Path, columns: Columns, findings: Findings) -> Opened | None
             return _read_csv(path, columns, findings)
     except pl.exceptions.NoDataError:
         findings.fault(str(path), "the file is empty", "Give a file with one row for each decision")
-    except (pl.exceptions.PolarsError, OSError, UnicodeError) as error:
+    except UnicodeError:
+        findings.fault(str(path), NOT_UTF8, "Save it again as CSV UTF-8, or as Parquet")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        if "utf-8" in str(error).lower() and path.suffix.lower() != ".parquet":
+            findings.fault(str(path), NOT_UTF8, "Save it again as CSV UTF-8, or as Parquet")
+            return None
         reason = str(error).strip().split("\n")[0]
         findings.fault(str(path), f"it cannot be read: {reason}", "Export it again as Parquet or CSV")
     else:
@@ -207,8 +213,11 @@ def _names_beside(path: Path) -> list[str]:
 
 def _read_csv(path: Path, columns: Columns, findings: Findings) -> Opened | None:
     """Reads comma, semicolon (with decimal commas, as European spreadsheets export) or tab separated text."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        header = file.readline()
+    with path.open("rb") as file:
+        first = file.readline()
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in first:
+        raise UnicodeError
+    header = first.decode("utf-8-sig")
     separator = max(",;\t", key=header.count)
     written = next(csv.reader([header], delimiter=separator), [])
     names = [name.strip() for name in written]
@@ -225,11 +234,17 @@ def _read_csv(path: Path, columns: Columns, findings: Findings) -> Opened | None
         schema_overrides={raw: pl.String for raw, name in zip(written, names, strict=True) if name in named},
     )
     frame.columns = names
+    text = [
+        pl.col(name).str.count_matches("\n").fill_null(0) for name, kind in frame.schema.items() if kind == pl.String
+    ]
+    within = frame.select(pl.sum_horizontal(text)).to_series().to_numpy() if text else np.zeros(frame.height, int)
+    place = np.arange(frame.height) + np.cumsum(within) - within  # quoted text may go on over several lines
     blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series().to_numpy()
     kept = np.flatnonzero(~blank)
     frame = frame if len(kept) == len(blank) else frame[kept]
     frame = frame.with_columns(_as_written(frame[name]) for name in named if name in names)
-    lines = RowNames("line", 2, None if len(kept) == len(blank) else kept)  # the header is line 1
+    moved = len(kept) > 0 and place[kept[-1]] != len(kept) - 1
+    lines = RowNames("line", 2, place[kept] if moved else None)  # the header is line 1
     return Opened(frame, lines, shared=False)
 
 

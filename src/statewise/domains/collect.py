@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from statewise.data.dataset import Dataset
+from statewise.data.episodes import raw_from_episodes
 from statewise.domains.simulate import Act, Domain, Rollout, episode_keys, lanes, rollout
 from statewise.domains.tabular import TabularMDP
 
@@ -32,7 +33,7 @@ def collect(
             distributions.append(chances)
             terminated.append(ended)
         progress(len(actions))
-    return Dataset.from_episodes(
+    raw = raw_from_episodes(
         observations=observations,
         actions=actions,
         rewards=rewards,
@@ -41,17 +42,25 @@ def collect(
         observation_names=domain.observation_names,
         action_count=len(domain.action_names),
     )
+    dataset, findings = Dataset.from_log(raw)
+    findings.raise_faults()
+    assert dataset is not None  # of what is only odd no one need be told: it was simulated so
+    return dataset
 
 
 def collect_tabular(
     mdp: TabularMDP, policy: Float[np.ndarray, "states actions"], episodes: int, horizon: int, seed: int
 ) -> Dataset:
-    """A log of a finite problem; observation s is 1 in state s and 0 in the others."""
+    """A log of a finite problem; observation s is 1 in state s and 0 in the others.
+
+    Where an episode terminates no state follows: its final observation is NaN, as in a log that does not hold it.
+    """
     rows = mdp.sample(policy, episodes, horizon, seed)
     starts = np.append(np.flatnonzero(rows["step"] == 0), len(rows["step"]))
     last = starts[1:] - 1
     states, actions = mdp.rewards.shape
     one_hot = np.eye(states, dtype=np.float32)
+    terminated = rows["terminated"][last]
     return Dataset(
         observations=one_hot[rows["state"]],
         actions=rows["action"].astype(np.int32),
@@ -59,8 +68,8 @@ def collect_tabular(
         propensities=rows["propensity"],
         distributions=rows["probabilities"],
         starts=starts,
-        terminated=rows["terminated"][last],
-        final_observations=one_hot[rows["next_state"][last]],
+        terminated=terminated,
+        final_observations=np.where(terminated[:, None], np.float32(np.nan), one_hot[rows["next_state"][last]]),
         action_count=actions,
         observation_names=tuple(f"state_{s}" for s in range(states)),
         episode_ids=np.arange(episodes),

@@ -39,5 +39,7 @@ def penalty(settings: Anchor, policy: Network, clone: Network, rows: Rows, key: 
     noise = settings.noise * jax.random.normal(key, rows.state.shape)
     states = settings.spread * rows.state + noise
     wanted, given = log_policy(clone, states), log_policy(policy, states)
+    if wanted.shape[-1] == 1:  # a single action leaves nothing to choose, nor to keep
+        return jnp.zeros(())
     certainty = 1 - entropy(wanted) / math.log(wanted.shape[-1])
     return jnp.mean(certainty * jnp.sum(jnp.exp(wanted) * (wanted - given), axis=-1))

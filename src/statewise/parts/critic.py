@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
+from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, Rows
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network, initial_network
@@ -17,6 +18,7 @@ from statewise.ops.returns import lambda_returns
 from statewise.parts.learned import Learned, descend_once, start
 from statewise.parts.policy import action_ratio
 
+SHORTEST_VIEW = 50  # steps that a value looks ahead at least
 TERMINAL_PART = 10  # one terminal state to so many rows in a batch
 
 
@@ -24,10 +26,11 @@ TERMINAL_PART = 10  # one terminal state to so many rows in a batch
 class Critic:
     """Settings of the critic."""
 
-    hidden: tuple[int, ...] = (32, 32)
+    hidden: tuple[int, ...] = (128, 128)
     learning_rate: float = 1e-3
+    discount: float | None = None  # what V̂ bootstraps with; None: see `value_discount`
     trace: float = 0.0  # λ
-    batch: int = 5000
+    batch: int = 1000
     steps: int = 10
     warm_steps: int = 1000
     clip: float | None = None  # the largest ρ
@@ -54,6 +57,18 @@ class Batch(eqx.Module):
     weight: Float[Array, "*batch"]  # 0 on rows that fill up an episode or lead nowhere known
 
 
+def value_discount(settings: Critic, dataset: Dataset, discount: float) -> float:
+    """The objective's discount where it is below 1; else 1 − 1/H, with H = 50 or twice the mean logged episode.
+
+    A policy that never fails has no finite undiscounted value, and the differences that teach the actor drown in a V̂
+    that grows without end. As in generalised advantage estimation, a discount below the objective's trades a little
+    bias for them. The state ratio keeps to the objective's own.
+    """
+    if settings.discount is not None:
+        return settings.discount
+    return discount if discount < 1 else 1 - 1 / max(SHORTEST_VIEW, 2 * float(dataset.lengths.mean()))
+
+
 def optimiser(settings: Critic) -> optax.GradientTransformation:
     return optax.adam(settings.learning_rate)
 
@@ -77,7 +92,7 @@ def draw(
         rows = log.draw(key, times * count, discounted)
         weight = rows.usable
     else:
-        episodes = max(1, round(count / log.horizon))
+        episodes = max(1, round(count / log.mean_length))
         rows, valid = log.draw_episodes(key, times * episodes)
         weight = rows.usable * valid
         if discounted:
@@ -98,13 +113,13 @@ def action_values(settings: Critic, network: Network, batch: Batch, log: DeviceL
     rows = batch.rows
     onward = rows.onward * values(network, log.scale, rows.next_state)
     if settings.trace == 0:
-        return rows.reward + log.discount * onward
+        return rows.reward + log.value_discount * onward
     end = jnp.ones((batch.ratio.shape[0], 1))
     next_ratio = jnp.concatenate([batch.ratio[:, 1:], end], axis=1)
     # what followed an unusable row is not known: the one before it bootstraps from the state it led to
     cut = jnp.concatenate([rows.usable[:, 1:], end], axis=1) == 0
     returns = jax.vmap(lambda_returns, in_axes=(0, 0, 0, 0, None, None))
-    return returns(rows.reward, onward, next_ratio, (rows.last > 0) | cut, log.discount, settings.trace)
+    return returns(rows.reward, onward, next_ratio, (rows.last > 0) | cut, log.value_discount, settings.trace)
 
 
 def advantages(

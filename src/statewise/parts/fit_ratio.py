@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,9 +13,10 @@ from jaxtyping import Float
 
 from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
-from statewise.data.device import device_log
+from statewise.data.device import device_log, propensities_of
 from statewise.ops.keys import key_for
 from statewise.parts import ratio, ratio_closed_form, ratio_network
+from statewise.parts.probabilities import probabilities_of
 from statewise.parts.ratio import Ground, State
 from statewise.parts.ratio_closed_form import ClosedForm, Solution
 from statewise.parts.ratio_network import RatioNetwork
@@ -73,15 +73,15 @@ def fit_ratio(
     >>> w(observations), w.diagnostics.effective_share  # doctest: +SKIP
     """
     settings = {"closed-form": ClosedForm(), "network": RatioNetwork()}[method] if isinstance(method, str) else method
+    propensities = propensities_of(dataset)
     probabilities = probabilities_of(policy, dataset)
     chain = ratio.chain_of(dataset, discount)
     scaler = Scaler.of(dataset)
     scaled = scaler.scale(dataset)
     key = jax.random.key(seed)
     ground = ratio.prepare(settings, scaled, chain, discount, key_for(key, "features"))
-    assert dataset.propensities is not None
     rho = np.take_along_axis(probabilities, dataset.actions[:, None].astype(np.int64), axis=1)[:, 0]
-    rho = rho / dataset.propensities
+    rho = rho / propensities
     rho = np.minimum(rho, settings.clip) if settings.clip else rho
     if isinstance(settings, ClosedForm):
         assert ground.flow is not None
@@ -105,22 +105,6 @@ def fit_ratio(
         state=state,
         scale=scale,
     )
-
-
-def probabilities_of(policy: Any, dataset: Dataset) -> Float[np.ndarray, "steps actions"]:
-    """π(·|s) on every row of a log, from a policy object or a function; illegal actions get no probability."""
-    if hasattr(policy, "probabilities"):
-        return np.asarray(policy.probabilities(dataset.observations, dataset.legal), np.float64)
-    function: Callable = policy
-    given = np.asarray(function(dataset.observations), np.float64)
-    if given.shape != (len(dataset), dataset.action_count):
-        raise ValueError(
-            f"the policy gave probabilities of shape {given.shape}, not {(len(dataset), dataset.action_count)}"
-        )
-    if dataset.legal is not None:
-        given = np.where(dataset.legal, given, 0.0)
-        given = given / given.sum(axis=1, keepdims=True)
-    return given
 
 
 @eqx.filter_jit

@@ -16,11 +16,12 @@ from statewise.parts.critic import Batch, Value
 from statewise.parts.learned import Learned
 
 INITIAL_STATES = 256
-PARTS = ("state ratio", "critic", "actor")  # in the order they are computed
+# In the order they are computed: a policy that an earlier update left without probabilities spoils all that follows.
+PARTS = ("actor", "state ratio", "critic", "actor")
 
 
 class Metrics(eqx.Module):
-    """One number each. `finite` tells of the ratio, the critic and the actor, in the order they were computed."""
+    """One number each. `finite` tells of ρ, the ratio, the critic and the actor, in the order they were computed."""
 
     value: Float[Array, ""]  # the critic's: mean V̂(s₀)
     reward: Float[Array, ""]  # the state ratio's: Σ wρr / Σ w, per decision
@@ -31,7 +32,7 @@ class Metrics(eqx.Module):
     advantage_deviation: Float[Array, ""]
     anchor: Float[Array, ""]
     gradient_norm: Float[Array, ""]
-    finite: Bool[Array, "3"]
+    finite: Bool[Array, "4"]
 
 
 def measure(
@@ -57,7 +58,7 @@ def measure(
         advantage_deviation=report.advantage_deviation,
         anchor=report.anchor,
         gradient_norm=report.gradient_norm,
-        finite=jnp.stack([_finite(ratio), _finite(value), _finite(actor)]),
+        finite=jnp.stack([_finite(part) for part in (batch.ratio, ratio, value, actor)]),
     )
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from statewise.data.augment import ABSORBED
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, Rows
 from statewise.ops.kernels import median_distance
@@ -41,7 +42,10 @@ def chain_of(dataset: Dataset, discount: float, average: bool = False) -> Chain:
 
 def prepare(settings: Settings, dataset: Dataset, chain: Chain, discount: float, key: Key[Array, ""]) -> Ground:
     """Everything that does not depend on the policy; observations must be scaled."""
-    bandwidth = settings.bandwidth or median_distance(np.asarray(dataset.observations))
+    states = np.asarray(dataset.observations)
+    if dataset.observation_names[-1] == ABSORBED:  # which is no state, and far from all that are
+        states = states[dataset.live]
+    bandwidth = settings.bandwidth or median_distance(states)
     if isinstance(settings, RatioNetwork):
         return Ground(jnp.asarray(bandwidth, jnp.float32), None, None)
     basis = ratio_closed_form.make_basis(settings, np.asarray(dataset.observations, np.float64), bandwidth, key)

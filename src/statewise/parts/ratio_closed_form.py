@@ -168,7 +168,7 @@ def solve(
     else:
         imbalance = _moment(ratio[..., None] * arrived - here, weight, here)
     imbalance = imbalance * flow.importance[None, :, None]
-    return _choose(settings, imbalance, mean)
+    return choose(settings, imbalance, mean)
 
 
 def _moment(
@@ -177,9 +177,10 @@ def _moment(
     return jnp.einsum("fnr,fns->frs", left, weight[..., None] * right)
 
 
-def _choose(
+def choose(
     settings: ClosedForm, imbalance: Float[Array, "folds rank rank"], mean: Float[Array, "folds rank"]
 ) -> Solution:
+    """The solution of all folds, with the λ that does best on folds it was not solved on."""
     choices = jnp.asarray(settings.regularisation)
     losses = jax.vmap(lambda choice: held_out_loss(imbalance, mean, choice))(choices)
     best = jnp.argmin(losses)

@@ -27,6 +27,7 @@ from statewise.ops.keys import key_for
 from statewise.ops.networks import Network, initial_network
 from statewise.parts.learned import Learned, descend, start
 
+CHUNK = 250  # steps whose pairs are drawn at once: 40 MB of kernels between two batches of 200
 Chain = Literal["renewal", "continuing", "discounted"]
 ActionRatio = Callable[[Rows], Float[Array, "*batch"]]  # ρ(s,a) of the policy that w is wanted for
 
@@ -79,10 +80,18 @@ def fit(
     steps: int,
     key: Key[Array, ""],
 ) -> Learned:
-    """`steps` updates of w for a fixed policy. All draws, ρ and kernels come before the loop: none depends on w."""
-    pairs = draw_pairs(settings, action_ratio, log, chain, bandwidth, steps, key)
+    """`steps` updates of w for a fixed policy. Draws, ρ and kernels come before the loop, in chunks: none needs w."""
     loss = discounted_loss if chain == "discounted" else average_loss
-    return descend(learned, optimiser(settings), loss, pairs)[0]
+
+    def chunk(learned: Learned, key: Key[Array, ""], count: int) -> Learned:
+        pairs = draw_pairs(settings, action_ratio, log, chain, bandwidth, count, key)
+        return descend(learned, optimiser(settings), loss, pairs)[0]
+
+    whole, rest = divmod(steps, CHUNK)
+    if whole > 0:
+        keys = jax.random.split(key_for(key, "chunks"), whole)
+        learned, _ = jax.lax.scan(lambda learned, key: (chunk(learned, key, CHUNK), None), learned, keys)
+    return chunk(learned, key, rest) if rest > 0 else learned
 
 
 def draw_pairs(

@@ -1,0 +1,117 @@
+"""How often 95 % intervals hold the truth, by estimator and verdict, on many simulated logs of three domains.
+
+python benchmarks/coverage.py [--logs 200] [--out docs/coverage.md]
+
+Each domain has a target near its behaviour. The truth is exact for the finite problems, and the mean of 20,000 episodes
+for CartPole. A row counts the logs on which an estimator had a verdict, and the share of them whose interval held it.
+"""
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from statewise.domains.cartpole import CARTPOLE
+from statewise.domains.collect import collect, collect_tabular
+from statewise.domains.hard_example import BEHAVIOUR, HARD_EXAMPLE, policy
+from statewise.domains.simulate import episode_keys, returns, rollout
+from statewise.domains.tabular import TabularMDP
+from statewise.ope.evaluate import ESTIMATORS, evaluate_all
+
+SLOW = ("state-ratio-network", "fitted-q", "fitted-q-trees")  # a table of these would take hours
+NAMES = tuple(name for name in ESTIMATORS if name not in SLOW)
+VERDICTS = ("supported", "weak", "not identified")
+
+
+class Balancing(eqx.Module):
+    """Pushes towards where the pole leans, the more surely the larger the gain."""
+
+    gain: jax.Array
+
+    def __call__(self, observation):
+        lean = self.gain * (observation[2] + 0.5 * observation[3])
+        return jax.nn.softmax(jnp.stack([-lean, lean]) / 2)
+
+    def probabilities(self, observations, legal=None):
+        lean = float(self.gain) * (observations[:, 2].astype(np.float64) + 0.5 * observations[:, 3])
+        chance = 1 / (1 + np.exp(-lean))
+        return np.stack([1 - chance, chance], axis=1)
+
+
+def tabular(logs: int):
+    """Ten random problems of six states, 500 episodes that go on for 50 steps, γ = .9."""
+    rng = np.random.default_rng(0)
+    for log in range(logs):
+        if log % (logs // 10) == 0:
+            mdp = TabularMDP.random(6, 2, seed=log)
+            behaviour, target = rng.dirichlet([8.0, 8.0], size=6), rng.dirichlet([6.0, 6.0], size=6)
+            truths = mdp.value(target, 0.9), mdp.value(behaviour, 0.9)
+        data = collect_tabular(mdp, behaviour, episodes=500, horizon=50, seed=log)
+        yield (lambda o, target=target: target[o.argmax(axis=1)]), data, 0.9, *truths
+
+
+def hard_example(logs: int):
+    """The paper's five states, 500 episodes of the uniform behaviour, α = .7."""
+    target = policy(0.7)
+    truths = HARD_EXAMPLE.value(target, 1.0), HARD_EXAMPLE.value(BEHAVIOUR, 1.0)
+    for log in range(logs):
+        data = collect_tabular(HARD_EXAMPLE, BEHAVIOUR, episodes=500, horizon=3, seed=log)
+        yield (lambda o: target[o.argmax(axis=1)]), data, 1.0, *truths
+
+
+def cartpole(logs: int):
+    """500 episodes of a behaviour that leans to what is right, and a target that does so half as much again."""
+    behaviour, target = Balancing(jnp.asarray(1.0)), Balancing(jnp.asarray(1.5))
+    keys = episode_keys(10**6, 20_000)
+    truths = [float(returns(rollout(CARTPOLE, one, keys), 1.0).mean()) for one in (target, behaviour)]
+    data = collect(CARTPOLE, behaviour, episodes=500 * logs, seed=1)
+    for log in range(logs):
+        yield target, data.take(np.arange(500 * log, 500 * (log + 1))), 1.0, *truths
+
+
+DOMAINS = {"tabular": tabular, "hard example": hard_example, "CartPole": cartpole}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--logs", type=int, default=200)
+    parser.add_argument("--domains", nargs="*", default=list(DOMAINS))
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    lines = [
+        "| domain | estimator | truth | mean | rmse / mean standard error | " + " | ".join(VERDICTS) + " |",
+        "|---|---|---|---|---|" + "---|" * len(VERDICTS),
+    ]
+    for domain in options.domains:
+        found, held, truth_of = defaultdict(list), defaultdict(list), {}
+        for target, data, discount, truth, earned in DOMAINS[domain](options.logs):
+            for name, one in evaluate_all(target, data, NAMES, discount=discount).items():
+                truth_of[name] = earned if name == "behaviour" else truth
+                found[name].append((one.value - truth_of[name], one.standard_error))
+                held[name, one.verdict].append(one.low <= truth_of[name] <= one.high)
+        for name in NAMES:
+            errors, deviations = np.array(found[name]).T
+            cells = [
+                f"{100 * np.mean(held[name, verdict]):.0f} % of {len(held[name, verdict])}"
+                if held[name, verdict]
+                else ""
+                for verdict in VERDICTS
+            ]
+            ratio = np.sqrt(np.mean(errors**2)) / np.mean(deviations)
+            lines.append(
+                f"| {domain} | {name} | {truth_of[name]:.3g} | {truth_of[name] + errors.mean():.3g} | {ratio:.2f} | "
+                + " | ".join(cells)
+                + " |"
+            )
+            print(lines[-1], flush=True)
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

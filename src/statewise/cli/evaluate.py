@@ -1,0 +1,229 @@
+"""`statewise evaluate`: what a policy would earn, by every estimator, and whether to deploy it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from statewise.cli.options import finite, json_option, log_options, seed_option
+from statewise.cli.progress import bar
+from statewise.cli.propensities import estimated, propensities_as_json, read_log
+from statewise.data.behaviour import Propensities
+from statewise.data.dataset import Dataset, usual_discount
+from statewise.ope.estimate import Estimate
+from statewise.ope.evaluate import ESTIMATORS, evaluate
+from statewise.ope.gate import Decision, gate
+from statewise.ope.select import Selection, select
+from statewise.ope.target import as_target
+from statewise.runs import RunFolder
+
+NARROWEST = 80
+COLOURS = {
+    "supported": "green",
+    "weak": "yellow",
+    "not identified": "red",
+    "deploy": "bold green",
+    "do not deploy": "bold red",
+    "collect more data": "bold yellow",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """All that is told."""
+
+    name: str
+    log: Path
+    episodes: int
+    discount: float
+    estimates: dict[str, Estimate]
+    decision: Decision
+    selection: Selection | None
+    propensities: Propensities | None
+
+
+@click.command(epilog="Example: statewise evaluate runs/hiv held-out.parquet --discount 0.98")
+@click.argument("policy", type=click.Path(path_type=Path))
+@click.argument("log", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--estimator",
+    "estimators",
+    type=click.Choice(["all", *ESTIMATORS]),
+    multiple=True,
+    default=("all",),
+    show_default=True,
+    help="May be given several times; the gate and the choice of a checkpoint use the first.",
+)
+@click.option(
+    "--discount",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="γ [default: the run's; else 1 where episodes end by themselves, .98 where they go on].",
+)
+@click.option(
+    "--target-columns", is_flag=True, help="The policy is columns target_0, target_1, … of LOG; give LOG alone."
+)
+@seed_option
+@log_options
+@json_option
+def command(
+    policy: Path,
+    log: Path | None,
+    estimators: tuple[str, ...],
+    discount: float | None,
+    target_columns: bool,
+    seed: int,
+    as_json: bool,
+    **options,
+) -> None:
+    """Say what POLICY would have earned, from LOG, which another policy wrote.
+
+    POLICY is a run folder, a policy file (.safetensors) or an ONNX file (.onnx). Of a run, the checkpoint is chosen on
+    one half of LOG and evaluated on the other. LOG should hold episodes that the policy was not learned from.
+    """
+    if target_columns:
+        policy, log = policy if log is None else log, policy if log is None else log
+    if log is None:
+        raise click.UsageError("Missing argument 'LOG'. (With --target-columns, LOG alone is enough.)")
+    console = Console(stderr=True, quiet=as_json, highlight=False)
+    run = RunFolder.open(policy) if policy.is_dir() else None
+    target = None if run else as_target("target-columns" if target_columns else policy)
+    dataset, estimate = read_log(log, options, console, target_prefix="target_" if target_columns else None)
+    _warn_of_training_data(dataset, run, target, console)
+    known = run.manifest().get("config", {}).get("discount") if run else None
+    gamma: float = discount or known or usual_discount(dataset)
+    asked = [name for name in (ESTIMATORS if "all" in estimators else estimators) if name != "behaviour"]
+    names = tuple(dict.fromkeys(("behaviour", *asked)))
+    first = asked[0] if asked else "state-ratio"
+    selection, held_out = None, None
+    if run is not None:
+        held_out, dataset = dataset.split(0.5, seed=seed)
+    report = estimated(dataset, console) if estimate else dataset
+    if held_out is not None:
+        scored = estimated(held_out, console) if estimate else held_out
+        selection = _choose(policy, scored, report, first, gamma, seed, console.quiet)
+        target = selection.policy
+    estimates = {}
+    with bar("evaluating", len(names) + 1, quiet=console.quiet) as progress:
+        for done, name in enumerate(names, start=1):
+            estimates[name] = evaluate(target, report, name, discount=gamma, seed=seed)
+            progress(done)
+        decision = gate(target, report, estimator=first, discount=gamma, seed=seed)
+    found = Evaluation(
+        name="target columns" if target_columns else str(policy),
+        log=log,
+        episodes=dataset.episodes,
+        discount=gamma,
+        estimates=estimates,
+        decision=decision,
+        selection=selection,
+        propensities=report if isinstance(report, Propensities) else None,
+    )
+    if as_json:
+        click.echo(json.dumps(finite(_to_dict(found)), indent=2))
+    else:
+        _show(found)
+
+
+def _warn_of_training_data(dataset: Dataset, run: RunFolder | None, target: Any, console: Console) -> None:
+    """What was learned from these very episodes looks better on them than it is."""
+    learned_from = run.manifest().get("data") if run else getattr(target, "card", {}).get("data")
+    if learned_from is not None and learned_from == dataset.fingerprint:
+        words = "the policy was learned from these very episodes, which flatters it: evaluate it on others"
+        console.print(Text.assemble(("note  ", "bold yellow"), words))
+
+
+def _choose(run: Path, scored: Any, report: Any, estimator: str, discount: float, seed: int, quiet: bool) -> Selection:
+    policies = RunFolder.open(run).policies()
+    with bar("choosing a checkpoint", len(policies), quiet=quiet) as progress:
+        return select(policies, scored, report, estimator=estimator, discount=discount, seed=seed, progress=progress)
+
+
+# Telling
+
+
+def _show(found: Evaluation) -> None:
+    console = Console(highlight=False)
+    console.width = max(console.width, NARROWEST)
+    chosen, decision = found.selection, found.decision
+    if chosen is not None:
+        where = f"Of {len(chosen.scores)} checkpoints, update {chosen.update:,} of seed {chosen.seed}"
+        console.print(Text(f"{where}: on the other half of the log, {chosen.reason}."))
+    head = f"{found.name} on {found.episodes:,} episodes of {found.log.name}, γ = {found.discount:g}"
+    console.print(Text(head, "bold"))
+    console.print()
+    console.print(_estimates_table(found.estimates))
+    doubts = {name: one for name, one in found.estimates.items() if one.verdict != "supported"}
+    if doubts:
+        console.print()
+        console.print(_reasons_table(doubts))
+    console.print()
+    answer = Text(decision.answer.capitalize(), COLOURS[decision.answer])
+    console.print(answer + Text(f" (by {decision.policy.estimator}): {decision.reason}."))
+
+
+def _estimates_table(estimates: dict[str, Estimate]) -> Table:
+    level = next(iter(estimates.values())).level
+    table = Table(box=None, header_style="bold", pad_edge=True)
+    table.add_column("estimator")
+    table.add_column("value", justify="right")
+    table.add_column(f"{100 * level:g} % interval", justify="right")
+    table.add_column("effective\nepisodes", justify="right")
+    table.add_column("verdict")
+    for name, one in estimates.items():
+        value, interval = (f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}") if one.identified else ("–", "–")
+        verdict = Text(one.verdict, COLOURS[one.verdict])
+        table.add_row(name, value, interval, f"{one.effective_sample_size:.0f}", verdict)
+    return table
+
+
+def _reasons_table(estimates: dict[str, Estimate]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=True)
+    same: dict[tuple[str, str], list[str]] = {}
+    for name, one in estimates.items():
+        same.setdefault((one.verdict, one.reason), []).append(name)
+    for (verdict, reason), names in same.items():
+        table.add_row("\n".join(names), Text.assemble((verdict, COLOURS[verdict]), f": {reason}"))
+    return table
+
+
+def _to_dict(found: Evaluation) -> dict[str, Any]:
+    chosen = found.selection
+    return {
+        "policy": found.name,
+        "log": str(found.log),
+        "episodes": found.episodes,
+        "discount": found.discount,
+        "estimates": [_estimate_to_dict(one) for one in found.estimates.values()],
+        "gate": {
+            key: getattr(found.decision, key)
+            for key in ("answer", "reason", "difference", "low", "high", "standard_error", "level", "episodes_needed")
+        },
+        "selection": None
+        if chosen is None
+        else {
+            "seed": chosen.seed,
+            "update": chosen.update,
+            "told_apart": chosen.told_apart,
+            "reason": chosen.reason,
+            "scores": [
+                {"seed": seed, "update": update} | _estimate_to_dict(one)
+                for (seed, update), one in chosen.scores.items()
+            ],
+        },
+        "propensities": propensities_as_json(found.propensities),
+    }
+
+
+def _estimate_to_dict(one: Estimate) -> dict[str, Any]:
+    """A value that the log cannot tell is null."""
+    names = ("value", "low", "high", "standard_error")
+    numbers = {name: getattr(one, name) if one.identified else None for name in names}
+    known = {"estimator": one.estimator, "verdict": one.verdict, "reason": one.reason}
+    return known | numbers | {"level": one.level, "effective_sample_size": one.effective_sample_size}

@@ -1,0 +1,56 @@
+"""A log for a command: its notes told, and its propensities estimated where that is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from statewise.cli.options import log_arguments
+from statewise.cli.progress import bar
+from statewise.data.behaviour import Propensities, estimate_propensities
+from statewise.data.dataset import Dataset
+from statewise.data.table import read
+
+FOLDS = 5
+
+
+def read_log(
+    log: Path, options: dict[str, Any], console: Console, target_prefix: str | None = None
+) -> tuple[Dataset, bool]:
+    """The checked log, and whether its propensities are to be estimated; what is suspicious goes to the console."""
+    arguments = log_arguments(options)
+    arguments["columns"] = replace(arguments["columns"], target_prefix=target_prefix)
+    dataset, findings = read(log, **arguments)
+    findings.raise_faults()
+    assert dataset is not None
+    for warning in findings.warnings:
+        console.print(Text.assemble(("note  ", "bold yellow"), str(warning)))
+    return dataset, arguments["propensity"] == "estimate"
+
+
+def estimated(dataset: Dataset, console: Console) -> Propensities:
+    """With a bar, and a word on how far the estimates can be trusted."""
+    with bar("estimating propensities", FOLDS, quiet=console.quiet) as progress:
+        found = estimate_propensities(dataset, folds=FOLDS, progress=progress)
+    console.print(Text.assemble(("note  ", "bold yellow"), found.words))
+    return found
+
+
+def propensities_as_json(found: Propensities | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    told = found.calibration
+    return {
+        "model": str(found.model),
+        "calibration_error": told.error,
+        "standard_error": told.standard_error,
+        "by_chance": told.chance,
+        "brier": told.brier,
+        "brier_of_frequencies": told.brier_of_frequencies,
+        "words": found.words,
+        "reliability": [vars(one) for one in told.reliability],
+    }

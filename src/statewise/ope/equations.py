@@ -1,0 +1,249 @@
+"""The state ratio's linear equations over all rows of a log, in double precision, and what each episode adds to them.
+
+`parts.ratio_closed_form` has the equations. They are summed here once for each policy from matrices that do not depend
+on it, so that a hundred policies share the features of one log:
+
+    M = Σᵢ ωᵢ (ρᵢ x'ᵢ − φᵢ) φᵢᵀ,     a = Σᵢ ωᵢ φᵢ,     β = (MᵀM + λI)⁻¹ a,     w = max(βᵀφ, 0),
+
+with x' = γc φ(s') + (1 − γc) φ̄₀ and ω ∝ γᵗ. On a continuing chain x' = φ(s'), and x'x'ᵀ stands for φφᵀ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from statewise.data.augment import Scaler
+from statewise.data.dataset import Dataset
+from statewise.data.device import after_last
+from statewise.ops.kernels import median_distance
+from statewise.ops.keys import key_for
+from statewise.parts import ratio_closed_form
+from statewise.parts.ratio_closed_form import FOLDS, Basis, ClosedForm
+from statewise.parts.ratio_network import Chain
+
+BLOCK = 8192  # rows that features are computed on at a time, so that logs of all sizes share one compiled program
+
+
+@dataclass(frozen=True, eq=False)
+class Equations:
+    """What the equations need of the log. Rows stand in order of their fold, so that a fold is one block."""
+
+    settings: ClosedForm
+    chain: Chain
+    order: Int[np.ndarray, " steps"]
+    edges: tuple[int, ...]  # fold f owns rows edges[f] to edges[f + 1]
+    here: Float[np.ndarray, "steps rank"]  # φ, single precision
+    arrived: Float[np.ndarray, "steps rank"]  # x'
+    weight: Float[np.ndarray, " steps"]  # ω
+    restart: Float[np.ndarray, " steps"]  # 1 − γc: with this chance the chain begins anew
+    first: tuple[Int[np.ndarray, " _"], ...]  # of each fold's episodes, the first row within the fold
+    initial: Float[np.ndarray, "episodes rank"]  # φ of the first states
+    fixed: Float[np.ndarray, "folds rank rank"]  # Σ ω φφᵀ
+    mean: Float[np.ndarray, "folds rank"]  # Σ ω φ
+
+    def in_log_order(self, values: Float[np.ndarray, "steps *columns"]) -> Float[np.ndarray, "steps *columns"]:
+        out = np.empty(values.shape)
+        out[self.order] = values
+        return out
+
+    def moments(self, left: Float[np.ndarray, "steps rank"], weight: Float[np.ndarray, " steps"]) -> np.ndarray:
+        """Σᵢ weightᵢ leftᵢ φᵢᵀ in each fold [folds, rank, rank]."""
+        return np.stack([_moment(left[a:b], weight[a:b], self.here[a:b]) for a, b in self.folds])
+
+    @property
+    def folds(self) -> list[tuple[int, int]]:
+        return list(pairwise(self.edges))
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """The solution for one policy. M and a are means over all folds."""
+
+    beta: Float[np.ndarray, " rank"]  # scaled so that w has mean 1 …
+    scale: float  # … from the solution of the equations as they stand
+    imbalance: Float[np.ndarray, "rank rank"]  # M
+    moved: Float[np.ndarray, "folds rank rank"]  # Σ ω ρ x'φᵀ
+    regularisation: float
+    residual: float  # the closed form's held-out loss, a sum over folds
+    noise: float  # of the equations in a fold: the mean square that an exact w would leave, through fitting to another
+    signed: Float[np.ndarray, " steps"]  # βᵀφ in the log's order, before it is cut off at 0
+
+    @property
+    def ratio(self) -> Float[np.ndarray, " steps"]:
+        return np.maximum(self.signed, 0.0)
+
+    @property
+    def negative(self) -> float:
+        return float((self.signed < 0).mean())
+
+    @property
+    def excess(self) -> float:
+        """The share by which w misses its equations on held-out episodes, beyond the noise of their number."""
+        return float(np.sqrt(max(self.residual / FOLDS - self.noise, 0.0)))
+
+
+def make_equations(
+    dataset: Dataset, scaler: Scaler, chain: Chain, discount: float, seed: int, settings: ClosedForm
+) -> Equations:
+    """Features of every state, rows in order of their fold, and the sums that no policy changes."""
+    if dataset.episodes < FOLDS:
+        raise ValueError(f"a state ratio needs {FOLDS} episodes at least, the log has {dataset.episodes}")
+    generator = np.random.default_rng(seed)
+    states = scaler(np.asarray(dataset.observations, np.float64))
+    sample = np.resize(generator.permutation(len(states)), BLOCK)
+    bandwidth = settings.bandwidth or median_distance(states)
+    basis = ratio_closed_form.make_basis(settings, states[sample], bandwidth, key_for(jax.random.key(seed), "features"))
+    steps, last = len(dataset), dataset.starts[1:] - 1
+    phi = features(basis, states)
+    following = np.append(phi[1:], phi[:1], axis=0)
+    usable, onward = np.ones(steps), np.full(steps, discount if chain == "discounted" else 1.0)
+    initial = phi[dataset.starts[:-1]]
+    if chain == "continuing":
+        following[last] = features(basis, scaler(np.asarray(after_last(dataset), np.float64)))
+        usable[last] = dataset.has_final_observation
+        arrived = following
+    else:
+        onward[last] = 0.0
+        fresh = initial.mean(axis=0)
+        arrived = following
+        arrived *= onward[:, None].astype(np.float32)
+        arrived += (1 - onward)[:, None].astype(np.float32) * fresh
+    fold = (generator.permutation(dataset.episodes) % FOLDS)[dataset.episode_of_step]
+    order = np.argsort(fold, kind="stable")
+    edges = tuple(np.searchsorted(fold[order], np.arange(FOLDS + 1)).tolist())
+    weight = ((discount if chain == "discounted" else 1.0) ** dataset.time * usable)[order]
+    here, arrived = phi[order], arrived[order]
+    parts = list(pairwise(edges))
+    for a, b in parts:
+        weight[a:b] /= FOLDS * weight[a:b].sum()
+    square = arrived if chain == "continuing" else here
+    return Equations(
+        settings=settings,
+        chain=chain,
+        order=order,
+        edges=edges,
+        here=here,
+        arrived=arrived,
+        weight=weight,
+        restart=(1 - onward)[order],
+        first=tuple(np.flatnonzero(np.diff(dataset.episode_of_step[order[a:b]], prepend=-1)) for a, b in parts),
+        initial=np.asarray(initial, np.float64),
+        fixed=np.stack([_moment(square[a:b], weight[a:b], square[a:b]) for a, b in parts]),
+        mean=np.stack([weight[a:b] @ here[a:b] for a, b in parts]),
+    )
+
+
+def features(basis: Basis, states: Float[np.ndarray, "n inputs"]) -> Float[np.ndarray, "n rank"]:
+    """φ of any number of states, in blocks of one size."""
+    out = np.empty((len(states), basis.turn.shape[1]), np.float32)
+    for first in range(0, len(states), BLOCK):
+        block = np.zeros((BLOCK, states.shape[1]), np.float32)
+        part = states[first : first + BLOCK]
+        block[: len(part)] = part
+        out[first : first + len(part)] = np.asarray(_evaluate(basis, jnp.asarray(block)))[: len(part)]
+    return out
+
+
+def solve(equations: Equations, ratio: Float[np.ndarray, " steps"]) -> Solved:
+    """w for the policy whose ρ on the log's rows is given."""
+    moved = equations.moments(equations.arrived, equations.weight * ratio[equations.order])
+    imbalance = FOLDS * (moved - equations.fixed)
+    with jax.enable_x64(True):
+        choice = _choose(equations.settings, jnp.asarray(imbalance), jnp.asarray(FOLDS * equations.mean))
+        regularisation, residual = float(choice.regularisation), float(choice.residual)
+    mean, total = equations.mean.sum(axis=0), imbalance.mean(axis=0)
+    beta = np.linalg.solve(total.T @ total + regularisation * np.eye(len(mean)), mean)
+    scale = float(mean @ beta)
+    beta = beta / scale
+    raw = equations.here @ beta.astype(np.float32)
+    return Solved(
+        beta=beta,
+        scale=scale,
+        imbalance=total,
+        moved=moved,
+        regularisation=regularisation,
+        residual=residual,
+        noise=_noise(equations, ratio[equations.order], raw),
+        signed=equations.in_log_order(raw),
+    )
+
+
+def pull(
+    equations: Equations,
+    solved: Solved,
+    ratio: Float[np.ndarray, " steps"],
+    slope: Float[np.ndarray, " rank"],
+    starts: Int[np.ndarray, " episodes"],
+) -> Float[np.ndarray, " episodes"]:
+    """What each episode moves slopeᵀβ by through the equations, to first order; `slope` must be orthogonal to β.
+
+    With A = MᵀM + λI, g = A⁻¹slope, u = Mg and v = Mβ: slopeᵀdβ = gᵀda − (dM g)ᵀv − uᵀ(dM β), dM and da being what the
+    episode adds to M and a, by itself and through φ̄₀.
+    """
+    rho, matrix = ratio[equations.order], solved.imbalance
+    g = np.linalg.solve(matrix.T @ matrix + solved.regularisation * np.eye(len(slope)), slope)
+    u, v = matrix @ g, matrix @ solved.beta
+    vectors = np.stack([solved.beta, g, u, v], axis=1).astype(np.float32)
+    b, h, hu, hv = (equations.here @ vectors).astype(np.float64).T
+    ab, ah, au, av = (equations.arrived @ vectors).astype(np.float64).T
+    stays = ah * av + ab * au if equations.chain == "continuing" else h * hv + b * hu
+    rows = equations.weight * (h / solved.scale - rho * (h * av + b * au) + stays)
+    moved = len(starts) * np.add.reduceat(equations.in_log_order(rows), starts)
+    if equations.chain != "continuing":
+        anew = equations.weight * rho * equations.restart
+        moved -= equations.initial @ (v * (anew @ h) + u * (anew @ b))
+    return moved - moved.mean()
+
+
+def held_out_imbalance(
+    equations: Equations, ratio: Float[np.ndarray, " steps"], w: Float[np.ndarray, " steps"]
+) -> float:
+    """The same share for any w: the root of the product of what is left in two folds, averaged over pairs of folds."""
+    rho, visited = ratio[equations.order], equations.weight * w[equations.order]
+    left = []
+    for a, b in equations.folds:
+        stays = equations.arrived[a:b] if equations.chain == "continuing" else equations.here[a:b]
+        flow = (visited[a:b] * rho[a:b]) @ equations.arrived[a:b] - visited[a:b] @ stays
+        left.append(flow / visited[a:b].sum())
+    products = [left[f] @ left[(f + 1) % FOLDS] for f in range(FOLDS)]
+    return float(np.sqrt(max(np.mean(products), 0.0)))
+
+
+def _noise(equations: Equations, rho: Float[np.ndarray, " steps"], w: Float[np.ndarray, " steps"]) -> float:
+    """Σ_e ‖Σᵢ∈e ω w (ρx' − φ)‖² in a fold, its weights summing to 1; the mean of the folds."""
+    total = 0.0
+    for (a, b), first in zip(equations.folds, equations.first, strict=True):
+        stays = equations.arrived[a:b] if equations.chain == "continuing" else equations.here[a:b]
+        visited = FOLDS * equations.weight[a:b] * w[a:b]
+        flow = equations.arrived[a:b] * (visited * rho[a:b]).astype(np.float32)[:, None]
+        flow -= stays * visited.astype(np.float32)[:, None]
+        sums = np.add.reduceat(flow, first, axis=0).astype(np.float64)
+        total += float(np.sum((sums - sums.mean(axis=0)) ** 2))
+    return total / FOLDS
+
+
+def _moment(left: np.ndarray, weight: np.ndarray, right: np.ndarray) -> Float[np.ndarray, "rank rank"]:
+    """Σᵢ weightᵢ leftᵢ rightᵢᵀ, in single precision block by block and summed in double."""
+    total = np.zeros((left.shape[1], right.shape[1]))
+    for first in range(0, len(left), BLOCK):
+        part = slice(first, first + BLOCK)
+        scaled = left[part] * (weight[part] * len(left)).astype(np.float32)[:, None]
+        total += scaled.T @ right[part]
+    return total / len(left)
+
+
+@eqx.filter_jit
+def _evaluate(basis: Basis, states: Float[Array, "n inputs"]) -> Float[Array, "n rank"]:
+    return basis(states)
+
+
+@eqx.filter_jit
+def _choose(settings: ClosedForm, imbalance: Array, mean: Array) -> ratio_closed_form.Solution:
+    return ratio_closed_form.choose(settings, imbalance, mean)

@@ -1,0 +1,140 @@
+"""The gate: is the policy better than what is done today? Deploy, do not deploy, or collect more data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+
+from statewise.data.behaviour import Propensities
+from statewise.data.dataset import Dataset
+from statewise.ope.estimate import Estimate
+from statewise.ope.evaluate import evaluate_all, prepare
+from statewise.ope.intervals import Quotient, bernstein, bootstrap, standard_error
+from statewise.ope.propensity import widening
+
+Answer = Literal["deploy", "do not deploy", "collect more data"]
+
+POWER = 0.8  # with so many episodes as are said to be needed, this is the chance that they will suffice
+CLEAR = 1.1  # standard errors: a smaller difference says nothing of how many episodes would tell
+SAME = 1e-9  # of the behaviour's value: a difference that is none
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Decision:
+    """What to do with a policy, and why. `low` and `high` bound V(π) − V(μ), paired on the same episodes."""
+
+    answer: Answer
+    reason: str
+    difference: float
+    low: float
+    high: float
+    standard_error: float
+    level: float
+    policy: Estimate
+    behaviour: Estimate
+    episodes: int
+    episodes_needed: int | None  # in all, about; None: none are, or it cannot be said
+
+    def __str__(self) -> str:
+        return f"{self.answer}: {self.reason}"
+
+    __repr__ = __str__
+
+
+def gate(
+    policy: Any,
+    dataset: Dataset | Propensities,
+    *,
+    estimator: str = "state-ratio",
+    discount: float | None = None,
+    level: float = 0.95,
+    draws: int = 1000,
+    seed: int = 0,
+) -> Decision:
+    """Compares a policy with the behaviour that wrote the log, on the log.
+
+    Both values move together from one sample of episodes to the next, so their difference is known better than either:
+    its interval comes from what each episode adds to V̂(π) − V̂(μ). Where the support is weak, the policy must pass the
+    conservative bound (empirical Bernstein) instead; where the log cannot tell its value, it never passes.
+
+    >>> gate(policy, held_out).answer  # doctest: +SKIP
+    'deploy'
+    """
+    logs = (dataset.dataset, *dataset.refits) if isinstance(dataset, Propensities) else (dataset,)
+    pairs = []
+    for log in logs:
+        ready = prepare(log, discount=discount, seed=seed)
+        told = evaluate_all(policy, ready, (estimator, "behaviour"), level=level, draws=draws, seed=seed)
+        pairs.append((told[estimator], told["behaviour"]))
+    (new, current), groups = pairs[0], logs[0].groups
+    difference, influence = new.value - current.value, new.influence - current.influence
+    ones = np.ones(len(influence))
+    paired = Quotient(difference + influence, ones, ones, ones)
+    error = standard_error(influence, groups)
+    factor = widening(error, [one.value - other.value for one, other in pairs[1:]])
+    if not np.isfinite(influence).all():  # no episode carries any weight
+        bounds = (-np.inf, np.inf)
+    elif new.verdict == "weak":
+        bounds = bernstein(paired, groups, level)
+    else:
+        bounds = bootstrap([paired], groups, level, draws, seed)[0]
+    low, high = (difference + factor * (bound - difference) for bound in bounds)
+    answer, reason, needed = _decide(new, current, difference, low, high, factor * error, len(ones))
+    return Decision(
+        answer=answer,
+        reason=reason,
+        difference=difference,
+        low=low,
+        high=high,
+        standard_error=factor * error,
+        level=level,
+        policy=new,
+        behaviour=current,
+        episodes=len(ones),
+        episodes_needed=needed,
+    )
+
+
+def _decide(
+    new: Estimate, current: Estimate, difference: float, low: float, high: float, error: float, episodes: int
+) -> tuple[Answer, str, int | None]:
+    if not new.identified or not np.isfinite([difference, low, high, error]).all():
+        return (
+            "collect more data",
+            f"the log cannot tell what the policy is worth: {new.reason}. More of the same would not help; what is "
+            "missing are episodes in which someone does as the policy would",
+            None,
+        )
+    told = f"{100 * new.level:g} % interval of the difference {low:.4g} to {high:.4g}"
+    told += f"; the support is weak ({new.reason}), so the conservative bound counts" if new.verdict == "weak" else ""
+    if max(abs(low), abs(high)) <= SAME * max(abs(current.value), 1e-300):
+        return "do not deploy", "the policy does what is done today", None
+    if low > 0:
+        return "deploy", f"it earns {difference:.4g} more than the {current.value:.4g} of today ({told})", None
+    if high < 0:
+        return "do not deploy", f"it earns {-difference:.4g} less than the {current.value:.4g} of today ({told})", None
+    needed = episodes_needed(difference, error, episodes, new.level)
+    if difference <= 0:
+        how_many = "how many episodes would settle it cannot be said, since on this log it looks no better"
+    elif needed is None:
+        how_many = "how many episodes would settle it cannot be said: the difference drowns in its own noise"
+    else:
+        how_many = f"about {needed:,} episodes in all would settle it; the log has {episodes:,}"
+    return "collect more data", f"it may be better or worse than what is done today ({told}); {how_many}", needed
+
+
+def episodes_needed(difference: float, error: float, episodes: int, level: float) -> int | None:
+    """n·(z_level + z_power)²s²/(d² − s²): with so many the interval would most likely exclude 0.
+
+    d² − s² is the square of the true difference without bias; d² itself is too large by the variance s², and would ask
+    for too few. None where d is not clearly above its standard error s: the answer would be noise.
+    """
+    if not difference > CLEAR * error:
+        return None
+    wanted = NormalDist().inv_cdf((1 + level) / 2) + NormalDist().inv_cdf(POWER)
+    needed = max(episodes * (wanted * error) ** 2 / (difference**2 - error**2), episodes + 1.0)
+    digits = 10 ** max(0, int(np.log10(needed)) - 1)
+    return int(np.ceil(needed / digits) * digits)

@@ -1,0 +1,136 @@
+"""From what each episode adds to an estimate to its interval: a studentised bootstrap, or Bernstein's inequality."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+MOST_GROUPS = 10_000  # more episodes than this are pooled at random before they are drawn: time no longer grows
+CHUNK = 250  # draws at a time, which bounds memory
+
+
+@dataclass(frozen=True, eq=False)
+class Quotient:
+    """θ = Σ numerator / Σ denominator over episodes; a plain mean has denominator 1. And what it rests on."""
+
+    numerator: Float[np.ndarray, " episodes"]
+    denominator: Float[np.ndarray, " episodes"]
+    weight: Float[np.ndarray, " episodes"]  # what each episode carries of the estimate …
+    base: Float[np.ndarray, " episodes"]  # … and would carry if the policy were the behaviour
+    mass: float = 1.0  # the mean of the weights, which is 1 up to noise
+    imbalance: float = 0.0  # of the state ratio's equations
+    negative: float = 0.0  # the share of rows where the state ratio was cut off at 0
+    reweighted: bool = True  # False: it says nothing of the policy
+
+    @property
+    def value(self) -> float:
+        total = self.denominator.sum()
+        return float(self.numerator.sum() / total) if total != 0 else float("nan")
+
+    def influence(self) -> Float[np.ndarray, " episodes"]:
+        """(N_e − θ D_e) / mean D: what each episode moves the estimate by."""
+        if self.denominator.sum() == 0:  # no episode carries any weight: there is no estimate
+            return np.full(len(self.numerator), np.nan)
+        return (self.numerator - self.value * self.denominator) / self.denominator.mean()
+
+
+def mean_of(values: Float[np.ndarray, " episodes"], like: Quotient) -> Quotient:
+    """The mean of values, one an episode, resting on what `like` does."""
+    return replace(like, numerator=values, denominator=np.ones(len(values)))
+
+
+def per(one: Quotient, other: Quotient) -> Quotient:
+    """θ₁/θ₂ of two estimates on the same episodes, to first order in each."""
+    return replace(one, numerator=one.value + one.influence(), denominator=other.value + other.influence())
+
+
+def standard_error(influence: Float[np.ndarray, " episodes"], groups: Int[np.ndarray, " episodes"]) -> float:
+    """√(Σ_g (Σ_{e∈g} influence_e)² · G/(G−1)) / episodes; with one episode a group it is std/√episodes."""
+    if not np.isfinite(influence).all():
+        return float("inf")
+    sums = np.bincount(groups, influence)
+    count = len(sums)
+    return float(np.sqrt(np.sum(sums**2) * count / (count - 1)) / len(influence)) if count > 1 else float("inf")
+
+
+def bootstrap(
+    estimates: list[Quotient], groups: Int[np.ndarray, " episodes"], level: float, draws: int, seed: int
+) -> list[tuple[float, float]]:
+    """Studentised intervals [θ − q₊ s, θ − q₋ s], q the quantiles of (θ* − θ)/s* over redrawn groups.
+
+    One draw of the groups serves all estimates. Each needs five sums a draw: of D, and of R = N − θD and D themselves
+    squared and multiplied, since θ* − θ = ΣR*/ΣD* and s* is the deviation of R − (θ* − θ)D.
+    """
+    generator = np.random.default_rng(seed)
+    pooled, count = pool(groups, generator)
+    columns = []
+    for one in estimates:
+        value = one.value if np.isfinite(one.value) else 0.0
+        residual = np.bincount(pooled, one.numerator - value * one.denominator, minlength=count)
+        below = np.bincount(pooled, one.denominator, minlength=count)
+        columns += [residual, below, residual**2, residual * below, below**2]
+    sums = redrawn(np.stack(columns, axis=1), draws, generator).reshape(draws, len(estimates), 5)
+    intervals = []
+    for i, one in enumerate(estimates):
+        error = standard_error(one.influence(), groups)
+        if not np.isfinite(error):
+            intervals.append((-np.inf, np.inf))
+            continue
+        quantiles = _quantiles(sums[:, i], level)
+        intervals.append((one.value - quantiles[1] * error, one.value - quantiles[0] * error))
+    return intervals
+
+
+def bernstein(estimate: Quotient, groups: Int[np.ndarray, " episodes"], level: float) -> tuple[float, float]:
+    """θ ± (√(2 v ln(4/δ)/G) + 7 R ln(4/δ)/(3(G − 1))), δ = 1 − level: empirical Bernstein, two-sided.
+
+    v is the variance of the groups' values, R their range. The range is the one that the log shows: an importance
+    weight has no smaller bound that is known. Maurer and Pontil (2009), theorem 4.
+    """
+    sums = np.bincount(groups, estimate.influence())
+    count = len(sums)
+    if count < 2 or not np.isfinite(sums).all():
+        return -np.inf, np.inf
+    sums = sums * count / len(groups)
+    log = np.log(4 / (1 - level))
+    half = np.sqrt(2 * sums.var(ddof=1) * log / count) + 7 * np.ptp(sums) * log / (3 * (count - 1))
+    return estimate.value - half, estimate.value + half
+
+
+def pool(
+    groups: Int[np.ndarray, " episodes"], generator: np.random.Generator
+) -> tuple[Int[np.ndarray, " episodes"], int]:
+    """Merges groups at random where there are too many; sums of them vary as before."""
+    count = int(groups.max()) + 1
+    if count <= MOST_GROUPS:
+        return groups, count
+    return (generator.permutation(count) % MOST_GROUPS)[groups], MOST_GROUPS
+
+
+def redrawn(
+    columns: Float[np.ndarray, "groups columns"], draws: int, generator: np.random.Generator
+) -> Float[np.ndarray, "draws columns"]:
+    """Sums over groups drawn with replacement, as counts times columns."""
+    count, parts = len(columns), []
+    for first in range(0, draws, CHUNK):
+        size = min(CHUNK, draws - first)
+        drawn = generator.integers(count, size=(size, count), dtype=np.int32)
+        drawn += np.arange(size, dtype=np.int32)[:, None] * count
+        counts = np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count)
+        parts.append(counts.astype(np.float64) @ columns)
+    return np.concatenate(parts)
+
+
+def _quantiles(sums: Float[np.ndarray, "draws 5"], level: float) -> tuple[float, float]:
+    residual, below, residual2, product, below2 = sums.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shift = residual / below
+        spread = np.sqrt(np.maximum(residual2 - 2 * shift * product + shift**2 * below2, 0)) / below
+        studentised = shift / spread
+    studentised = studentised[np.isfinite(studentised)]
+    if len(studentised) == 0:  # nothing varies
+        return 0.0, 0.0
+    low, high = np.quantile(studentised, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)

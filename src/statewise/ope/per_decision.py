@@ -1,0 +1,55 @@
+"""Importance sampling of single decisions: each reward is weighted by the decisions up to it, not by later ones."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from statewise.ope.intervals import Quotient
+from statewise.ope.prepared import Case
+
+NOTHING = 1e-200  # a sum of weights below this is rounding
+
+
+def per_decision(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
+    """V = mean over episodes of Σₜ γᵗ ρ₀…ρₜ rₜ. Precup, Sutton, Singh (2000)."""
+    log = case.prepared
+    return _rests_on(case, log.by_episode(log.growth * case.cumulative * rewards), _below(case))
+
+
+def weighted_per_decision(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
+    """V = Σₜ γᵗ xₜ,  xₜ = Σ_e ρ₀…ρₜ rₜ / Dₜ,  Dₜ = Σ_e ρ₀…ρ_{min(t, T_e − 1)}. Thomas (2015), section 3.
+
+    An episode that has ended keeps its last weight in Dₜ and earns 0: leaving it out would give the reward of those
+    that go on to all. As a mean over episodes, each adds V + n Σₜ γᵗ (ρ₀…ρₜ rₜ − xₜ ρ₀…ρ_{min(t, T − 1)}) / Dₜ.
+    """
+    log, data, below = case.prepared, case.prepared.dataset, _below(case)
+    time, last = data.time, case.cumulative[data.starts[1:] - 1]
+    above = np.bincount(time, case.cumulative * rewards, minlength=len(below))
+    inverse = np.divide(1.0, below, out=np.zeros(len(below)), where=below > NOTHING)
+    mean, share = above * inverse, log.discount ** np.arange(len(below)) * inverse
+    value = float(np.sum(share * above))
+    later = np.append(np.cumsum((share * mean)[::-1])[::-1], 0.0)  # Σ_{t ≥ T} γᵗ xₜ/Dₜ, by T
+    moved = log.by_episode(share[time] * case.cumulative * (rewards - mean[time])) - last * later[data.lengths]
+    return _rests_on(case, value + data.episodes * moved, below)
+
+
+def _below(case: Case) -> Float[np.ndarray, " horizon"]:
+    """Dₜ."""
+    data = case.prepared.dataset
+    horizon = int(data.lengths.max())
+    last = case.cumulative[data.starts[1:] - 1]
+    ended = np.cumsum(np.bincount(data.lengths, last, minlength=horizon + 1))[:horizon]  # Σ of those with T ≤ t
+    return np.bincount(data.time, case.cumulative, minlength=horizon) + ended
+
+
+def _rests_on(case: Case, values: Float[np.ndarray, " episodes"], below: Float[np.ndarray, " horizon"]) -> Quotient:
+    log = case.prepared
+    discounts = log.discount ** np.arange(len(below))
+    return Quotient(
+        values,
+        np.ones(len(values)),
+        weight=log.by_episode(log.growth * case.cumulative),
+        base=log.steps_each,
+        mass=float(discounts @ below / discounts.sum() / len(values)),
+    )

@@ -1,0 +1,157 @@
+"""What every estimator asks of a log (`Prepared`, made once) and of a policy on it (`Case`), each computed when asked.
+
+The target of all estimators is the same, so that their numbers can be compared: the discounted return over the logged
+horizon,
+
+    V(π) = E_π[Σ_{t<T} γᵗ rₜ],
+
+with T the step at which the world ends an episode, or at which the log cuts it off. Being cut off counts as an end:
+what a policy would earn after the logged horizon is not in the log, and enters no estimate. `onward` is therefore 0 on
+the last row of every episode. `objective="average"` is the same return per (discounted) step, E_π[Σγᵗrₜ] / E_π[Σγᵗ].
+
+Importance sampling is exact about where episodes are cut off. What knows states alone (state ratios, fitted Q) takes it
+as something that happens in the states where it was seen to happen, weighted by γᵗ as all rows are. That is exact where
+the time left can be told from the state; otherwise the error is of the order γᴴ, with H the horizon, times how much the
+policy changes the states that episodes are cut off in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from statewise.data.augment import Scaler
+from statewise.data.dataset import Dataset
+from statewise.data.device import propensities_of
+from statewise.ope.equations import Equations, Solved, make_equations, solve
+from statewise.ope.estimate import Objective
+from statewise.parts.ratio_closed_form import ClosedForm
+from statewise.parts.ratio_network import Chain
+
+RATIO = ClosedForm()
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A log ready to evaluate many policies on; nothing here depends on one."""
+
+    dataset: Dataset
+    discount: float
+    objective: Objective = "return"
+    seed: int = 0
+
+    @cached_property
+    def growth(self) -> Float[np.ndarray, " steps"]:
+        """γᵗ."""
+        return self.discount**self.dataset.time
+
+    @cached_property
+    def onward(self) -> Float[np.ndarray, " steps"]:
+        """γ, and 0 on the last row of an episode."""
+        onward = np.full(len(self.dataset), self.discount)
+        onward[self.dataset.starts[1:] - 1] = 0.0
+        return onward
+
+    @cached_property
+    def steps_each(self) -> Float[np.ndarray, " episodes"]:
+        """Σₜ γᵗ of each episode."""
+        return self.by_episode(self.growth)
+
+    @property
+    def chain(self) -> Chain:
+        """The equations of the state ratio; only an average without end looks past the log's horizon."""
+        if self.discount < 1:
+            return "discounted"
+        endless = self.objective == "average" and not self.dataset.terminated.any()
+        return "continuing" if endless else "renewal"
+
+    @cached_property
+    def scaler(self) -> Scaler:
+        return Scaler.of(self.dataset)
+
+    @cached_property
+    def equations(self) -> Equations:
+        """The state ratio's equations, for the objective asked."""
+        if self.chain != "continuing":
+            return self.horizon_equations
+        return make_equations(self.dataset, self.scaler, self.chain, self.discount, self.seed, RATIO)
+
+    @cached_property
+    def horizon_equations(self) -> Equations:
+        """Those of visits within the log's horizon."""
+        chain = "discounted" if self.discount < 1 else "renewal"
+        return make_equations(self.dataset, self.scaler, chain, self.discount, self.seed, RATIO)
+
+    def to_come(self, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
+        """Σ_{k ≥ t} γᵏ⁻ᵗ r_k: what the log itself earned from each row on."""
+        data = self.dataset
+        out = np.array(rewards, dtype=np.float64)
+        order = np.argsort(data.time, kind="stable")
+        edges = np.searchsorted(data.time[order], np.arange(int(data.lengths.max()) + 1))
+        for t in range(len(edges) - 2, -1, -1):  # backwards in time, all episodes at once
+            rows = order[edges[t] : edges[t + 1]]
+            rows = rows[self.onward[rows] > 0]
+            out[rows] += self.discount * out[rows + 1]
+        return out
+
+    def by_episode(self, values: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " episodes"]:
+        return np.add.reduceat(values, self.dataset.starts[:-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A policy on a log."""
+
+    prepared: Prepared
+    probabilities: Float[np.ndarray, "steps actions"]  # π(·|s) on every row
+
+    @cached_property
+    def taken(self) -> Float[np.ndarray, " steps"]:
+        """π(a|s) of the logged actions."""
+        actions = self.prepared.dataset.actions[:, None].astype(np.int64)
+        return np.take_along_axis(self.probabilities, actions, axis=1)[:, 0]
+
+    @cached_property
+    def ratio(self) -> Float[np.ndarray, " steps"]:
+        """ρ(s,a) = π(a|s)/μ(a|s) of the logged actions."""
+        return self.taken / propensities_of(self.prepared.dataset)
+
+    @cached_property
+    def unsupported(self) -> float:
+        """The share of the policy's decisions that the behaviour never takes; 0 where distributions are not logged."""
+        dataset = self.prepared.dataset
+        if dataset.distributions is None:
+            return 0.0
+        lost = np.where(dataset.distributions <= 0, self.probabilities, 0.0).sum(axis=1)
+        return float(np.average(lost, weights=self.prepared.growth))
+
+    @cached_property
+    def cumulative(self) -> Float[np.ndarray, " steps"]:
+        """ρ₀ρ₁…ρₜ within each episode, as running sums of logarithms and of zeros."""
+        dataset = self.prepared.dataset
+        first = dataset.starts[:-1]
+        possible = self.ratio > 0
+        logs = np.log(np.where(possible, self.ratio, 1.0))
+        running = np.cumsum(logs)
+        running -= np.repeat(running[first] - logs[first], dataset.lengths)
+        if possible.all():
+            return np.exp(running)
+        impossible = (~possible).astype(np.int64)
+        zeros = np.cumsum(impossible)
+        zeros -= np.repeat(zeros[first] - impossible[first], dataset.lengths)
+        return np.where(zeros > 0, 0.0, np.exp(running))
+
+    @cached_property
+    def solved(self) -> Solved:
+        """The state ratio in closed form, for the objective asked."""
+        if self.prepared.chain != "continuing":
+            return self.horizon_solved
+        return solve(self.prepared.equations, self.ratio)
+
+    @cached_property
+    def horizon_solved(self) -> Solved:
+        """The ratio of visits within the log's horizon."""
+        return solve(self.prepared.horizon_equations, self.ratio)

@@ -1,0 +1,88 @@
+"""π(·|s) of any policy on the rows of a log: the border where policies are checked."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from statewise.data.augment import seen_by_policy
+from statewise.data.checks import SUM_TOLERANCE
+from statewise.data.dataset import Dataset
+
+
+def probabilities_of(policy: Any, dataset: Dataset) -> Float[np.ndarray, "steps actions"]:
+    """π(·|s) on every row of a log.
+
+    `policy` has `.probabilities(observations)`, or `.on(dataset)` where it knows the log's rows alone, or is a function
+    of observations. All return probabilities [n, actions], or the numbers of the actions they would take [n]. What
+    they give to illegal actions is shared out among the legal ones, in proportion.
+
+    >>> probabilities_of(lambda observations: observations[:, 0] > 0, log)  # doctest: +SKIP
+    """
+    _check_observations(policy, dataset)
+    given = np.asarray(_ask(policy, dataset))
+    wanted = (len(dataset), dataset.action_count)
+    if given.shape == wanted[:1] and given.dtype.kind in "biu":
+        given = one_hot(given.astype(np.int64), dataset.action_count)
+    if given.shape != wanted:
+        raise ValueError(f"the policy gave probabilities of shape {given.shape}, not {wanted} (decisions, actions)")
+    given = given.astype(np.float64)
+    _refuse(~(np.isfinite(given) & (given >= 0)).all(axis=1), given, "are negative or not finite")
+    total = given.sum(axis=1)
+    _refuse(np.abs(total - 1) > SUM_TOLERANCE, given, "do not sum to 1")
+    if dataset.legal is not None:
+        given = np.where(dataset.legal, given, 0.0)
+        total = given.sum(axis=1)
+        _refuse(total <= 0, given, "are all given to actions that are not legal there")
+    return given / total[:, None]
+
+
+def one_hot(actions: Int[np.ndarray, " n"], count: int) -> Float[np.ndarray, "n actions"]:
+    """Probability 1 for the action of each row."""
+    if len(actions) and not 0 <= actions.min() <= actions.max() < count:
+        raise ValueError(f"the policy chose action {actions.max()}, but the log has actions 0 to {count - 1}")
+    return np.eye(count)[actions]
+
+
+def _ask(policy: Any, dataset: Dataset) -> Any:
+    if hasattr(policy, "on"):
+        return policy.on(dataset)
+    observations = seen_by_policy(dataset)
+    if hasattr(policy, "probabilities"):
+        function = policy.probabilities
+        if dataset.legal is not None and "legal" in inspect.signature(function).parameters:
+            return function(observations, dataset.legal)
+        return function(observations)
+    if callable(policy):
+        return policy(observations)
+    raise ValueError(
+        f"a policy has .probabilities(observations) or is a function of observations, not {type(policy).__name__}"
+    )
+
+
+def _check_observations(policy: Any, dataset: Dataset) -> None:
+    """A policy that says which observations it looks at must find them in the log, in that order."""
+    names = getattr(policy, "observation_names", None)
+    held = dataset.observation_names[: seen_by_policy(dataset).shape[1]]
+    if names is not None and tuple(names) != held:
+        raise ValueError(
+            f"the policy looks at {_some(names)}, and the log holds {_some(held)}: give the same columns in the same "
+            "order (--observations)"
+        )
+
+
+def _refuse(bad: Any, given: np.ndarray, what: str) -> None:
+    rows = np.flatnonzero(bad)
+    if len(rows):
+        example = ", ".join(f"{value:.4g}" for value in given[rows[0]][:8])
+        raise ValueError(
+            f"the policy's probabilities {what} in {len(rows):,} of {len(given):,} decisions, for example {example} "
+            f"at decision {rows[0]}"
+        )
+
+
+def _some(names: Any) -> str:
+    return ", ".join(map(str, names[:8])) + (", …" if len(names) > 8 else "")

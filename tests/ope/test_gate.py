@@ -1,0 +1,172 @@
+"""The gate's difference against exact ones of finite problems, its three answers, and how many episodes it asks for."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import statewise as sw
+from statewise.domains.collect import collect_tabular
+from statewise.domains.tabular import TabularMDP
+from statewise.ope import gate as gate_module
+from statewise.ope.evaluate import evaluate_all
+from statewise.ope.gate import episodes_needed
+
+STATES, ACTIONS, HORIZON = 4, 2, 40
+MDP = TabularMDP.random(STATES, ACTIONS, seed=3, termination=0.3)
+RNG = np.random.default_rng(0)
+BEHAVIOUR = RNG.dirichlet([4.0, 4.0], size=STATES)
+GREEDY = np.eye(ACTIONS)[MDP.action_values(BEHAVIOUR, 1.0).argmax(axis=1)]
+BETTER, WORSE = 0.6 * BEHAVIOUR + 0.4 * GREEDY, 0.6 * BEHAVIOUR + 0.4 * (1 - GREEDY)
+
+
+def of(table):
+    """The policy of a table, for states seen one-hot."""
+    return lambda seen: seen @ table
+
+
+@cache
+def log(episodes, seed=0):
+    return collect_tabular(MDP, BEHAVIOUR, episodes, HORIZON, seed)
+
+
+def truth(table):
+    return MDP.value(table, 1.0) - MDP.value(BEHAVIOUR, 1.0)
+
+
+@pytest.mark.parametrize("estimator", ["state-ratio", "per-decision"])
+def test_the_difference_is_the_exact_one(estimator):
+    """Within 3.5 of its standard errors, which are small enough to tell it from 0."""
+    for table in (BETTER, WORSE):
+        told = sw.gate(of(table), log(900), estimator=estimator)
+        assert told.standard_error < abs(truth(table)) / 2.5
+        assert abs(told.difference - truth(table)) < 3.5 * told.standard_error
+        assert told.low < told.difference < told.high
+
+
+def test_the_interval_covers_the_exact_difference_as_often_as_it_says():
+    covered = []
+    near = 0.7 * BEHAVIOUR + 0.3 * BETTER  # weights with short tails
+    for seed in range(150):
+        told = sw.gate(of(near), log(150, seed), estimator="per-decision", draws=300, seed=seed)
+        covered.append(told.low <= truth(near) <= told.high)
+    assert 0.9 <= np.mean(covered) <= 0.99
+
+
+def test_better_worse_and_too_close_to_call():
+    assert truth(BETTER) > 0 > truth(WORSE)
+    assert sw.gate(of(BETTER), log(900)).answer == "deploy"
+    assert sw.gate(of(WORSE), log(900), estimator="per-decision").answer == "do not deploy"
+    close = 0.97 * BEHAVIOUR + 0.03 * WORSE
+    told = sw.gate(of(close), log(30), estimator="per-decision")
+    assert told.answer == "collect more data"
+    assert "may be better or worse" in told.reason
+
+
+def test_the_difference_is_paired_by_episode():
+    """Per-decision importance sampling, by a loop over episodes; far more precise than two values side by side."""
+    data = log(200)
+    ours = sw.gate(of(BETTER), data, estimator="per-decision")
+    each = []
+    for e in range(data.episodes):
+        weight, extra = 1.0, 0.0
+        for row in range(data.starts[e], data.starts[e + 1]):
+            state = data.observations[row].argmax()
+            weight *= BETTER[state, data.actions[row]] / BEHAVIOUR[state, data.actions[row]]
+            extra += (weight - 1) * data.rewards[row]
+        each.append(extra)
+    assert ours.difference == pytest.approx(np.mean(each), abs=1e-6)
+    assert ours.standard_error == pytest.approx(np.std(each, ddof=1) / np.sqrt(data.episodes), rel=1e-4)
+    near = sw.gate(of(0.9 * BEHAVIOUR + 0.1 * BETTER), data, estimator="per-decision")
+    assert near.standard_error < 0.2 * np.hypot(near.policy.standard_error, near.behaviour.standard_error)
+
+
+def test_the_behaviour_itself_is_nothing_new():
+    for estimator in ("state-ratio", "per-decision"):
+        told = sw.gate(of(BEHAVIOUR), log(200), estimator=estimator)
+        assert abs(told.difference) < 0.005 * told.behaviour.value
+        assert told.answer != "deploy"
+    assert told.difference == pytest.approx(0, abs=1e-12)
+    assert "does what is done today" in told.reason
+
+
+# How many episodes
+
+
+def test_so_many_episodes_settle_it_four_times_in_five():
+    rng, n, difference, spread = np.random.default_rng(0), 50, 0.3, 2.0
+    # what is found has the square of the difference plus the variance, on average
+    needed = episodes_needed(np.hypot(difference, spread / np.sqrt(n)), spread / np.sqrt(n), n, 0.95)
+    error = spread / np.sqrt(needed)
+    found = rng.normal(difference, error, size=20_000)
+    assert np.mean(found > 1.96 * error) == pytest.approx(0.8, abs=0.02)
+
+
+@pytest.mark.parametrize("difference", [-1.0, 0.0, 0.1])
+def test_how_many_is_not_said_where_it_would_be_noise(difference):
+    assert episodes_needed(difference, 0.1, 100, 0.95) is None
+
+
+def test_too_few_episodes_are_told_with_about_how_many_would_do():
+    asked = []
+    for seed in range(20):
+        told = sw.gate(of(BETTER), log(60, seed), estimator="per-decision")
+        if told.answer == "collect more data" and told.episodes_needed:
+            assert f"about {told.episodes_needed:,} episodes in all" in told.reason
+            asked.append(told.episodes_needed)
+    spread = sw.gate(of(BETTER), log(5000), estimator="per-decision").standard_error * np.sqrt(5000)
+    needed = ((1.96 + 0.8416) * spread / truth(BETTER)) ** 2
+    assert needed / 3 < np.median(asked) < 3 * needed, f"{np.median(asked)} against {needed}"
+
+
+# Verdicts
+
+
+def with_verdict(monkeypatch, verdict):
+    def changed(policy, dataset, estimators, **options):
+        found = evaluate_all(policy, dataset, estimators, **options)
+        return found | {estimators[0]: replace(found[estimators[0]], verdict=verdict, reason="few episodes carry it")}
+
+    monkeypatch.setattr(gate_module, "evaluate_all", changed)
+
+
+def test_what_is_not_identified_is_never_deployed(monkeypatch):
+    with_verdict(monkeypatch, "not identified")
+    told = sw.gate(of(BETTER), log(900))
+    assert told.low > 0
+    assert told.answer == "collect more data"
+    assert told.episodes_needed is None
+    assert "few episodes carry it" in told.reason
+
+
+def test_weak_support_must_pass_the_conservative_bound(monkeypatch):
+    supported = sw.gate(of(BETTER), log(300))
+    with_verdict(monkeypatch, "weak")
+    weak = sw.gate(of(BETTER), log(300))
+    assert weak.low < supported.low
+    assert weak.high > supported.high
+    assert "the conservative bound counts" in weak.reason
+
+
+# Estimated propensities
+
+
+def test_estimated_propensities_widen_the_interval_and_leave_the_answer():
+    data = log(400)
+    bare = replace(data, propensities=None, distributions=None)
+    estimated = sw.estimate_propensities(bare, "logistic")
+    told = sw.gate(of(BETTER), estimated, estimator="per-decision")
+    fixed = sw.gate(of(BETTER), estimated.dataset, estimator="per-decision")
+    assert told.difference == fixed.difference
+    assert told.standard_error > fixed.standard_error
+    again = [sw.gate(of(BETTER), refit, estimator="per-decision").difference for refit in estimated.refits]
+    assert told.standard_error == pytest.approx(np.hypot(fixed.standard_error, np.std(again, ddof=1)))
+    assert abs(told.difference - truth(BETTER)) < 3.5 * told.standard_error
+    value = sw.evaluate(of(BETTER), estimated, "per-decision")
+    plain = sw.evaluate(of(BETTER), estimated.dataset, "per-decision")
+    factor = value.standard_error / plain.standard_error
+    assert factor > 1
+    assert value.high - value.low == pytest.approx(factor * (plain.high - plain.low))
+    with pytest.raises(ValueError, match="--propensity estimate"):
+        sw.gate(of(BETTER), bare)

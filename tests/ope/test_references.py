@@ -1,0 +1,274 @@
+"""Importance sampling against plain loops, the traps that other software fell into, and what is told of an estimate."""
+
+from dataclasses import fields, replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import statewise as sw
+from logs import make
+from statewise.data.device import device_log
+from statewise.ope.critic import action_values
+from statewise.ope.diagnostics import Support, verdict_of
+from statewise.ope.equations import solve
+from statewise.ope.evaluate import ESTIMATORS, evaluate_all, prepare
+from statewise.ope.intervals import Quotient, bernstein, bootstrap, groups_of, standard_error
+from statewise.ope.prepared import Case
+
+DISCOUNT = 0.9
+
+
+def ragged(episodes=60):
+    """Episodes of 1 to 7 steps, terminated and truncated, and a policy that never takes some actions."""
+    data = make([1 + e % 7 for e in range(episodes)])
+    rng = np.random.default_rng(3)
+    propensities = rng.uniform(0.2, 0.9, len(data))
+    data = replace(
+        data,
+        observations=rng.normal(size=data.observations.shape),
+        rewards=rng.normal(1.0, 1.0, len(data)),
+        propensities=propensities,
+        distributions=None,
+    )
+    chances = rng.dirichlet(np.ones(data.action_count), size=len(data))
+    chances[::9] = np.eye(data.action_count)[0]
+    return data, chances
+
+
+def loops(data, chances, discount, chosen=None, values=None):
+    """All importance-sampling estimates from their definitions, one number at a time."""
+    horizon, n = int(data.lengths.max()), data.episodes
+    whole, returns, single, robust = [], [], [], []
+    above, below, error = np.zeros(horizon), np.zeros(horizon), np.zeros(horizon)
+    for e in range(n):
+        weight, total, decided, corrected = 1.0, 0.0, 0.0, 0.0
+        rows = range(data.starts[e], data.starts[e + 1])
+        for t, i in enumerate(rows):
+            weight *= chances[i, data.actions[i]] / data.propensities[i]
+            total += discount**t * data.rewards[i]
+            decided += discount**t * weight * data.rewards[i]
+            above[t] += weight * data.rewards[i]
+            below[t] += weight
+            if chosen is not None:
+                following = values[i + 1] if i + 1 < data.starts[e + 1] else 0.0
+                left = data.rewards[i] + discount * following - chosen[i]
+                corrected += discount**t * weight * left
+                error[t] += weight * left
+        below[len(rows) :] += weight
+        if chosen is not None:
+            robust.append(values[data.starts[e]] + corrected)
+        whole.append(weight)
+        returns.append(total)
+        single.append(decided)
+    powers = discount ** np.arange(horizon)
+    found = {
+        "importance": np.mean(np.multiply(whole, returns)),
+        "weighted-importance": np.dot(whole, returns) / np.sum(whole),
+        "per-decision": np.mean(single),
+        "weighted-per-decision": np.sum(powers * above / below),
+    }
+    if chosen is not None:
+        first = np.mean([values[start] for start in data.starts[:-1]])
+        found |= {"doubly-robust": np.mean(robust), "weighted-doubly-robust": first + np.sum(powers * error / below)}
+    return found
+
+
+def test_importance_sampling_against_plain_loops():
+    data, chances = ragged()
+    case = Case(prepare(data, discount=DISCOUNT), chances)
+    chosen, values = action_values(case, data.rewards)
+    expected = loops(data, chances, DISCOUNT, chosen, values)
+    found = evaluate_all(lambda observations: chances, data, tuple(expected), discount=DISCOUNT)
+    assert len(expected) == 6
+    for name, value in expected.items():
+        assert found[name].value == pytest.approx(value, rel=1e-9), name
+
+
+@pytest.mark.parametrize("name", ["weighted-importance", "weighted-per-decision", "state-ratio", "per-decision"])
+def test_influence_is_what_leaving_an_episode_out_shows(name):
+    """The jackknife: n·(θ̂ − θ̂ without e) is the influence of e, up to something in 1/n."""
+    data, chances = ragged(240)
+    prepared = prepare(data, discount=DISCOUNT)
+    one = evaluate_all(lambda observations: chances, prepared, (name,), draws=2)[name]
+    moved = []
+    for e in range(0, 240, 12):
+        weight = np.ones(240)
+        weight[e] = 0.0
+        moved.append(240 * (one.value - reweighted(name, prepared, chances, weight)))
+    given = one.influence[::12]
+    assert np.corrcoef(moved, given)[0, 1] > 0.98
+    np.testing.assert_allclose(given, moved, atol=0.25 * np.std(given))
+    assert one.influence.mean() == pytest.approx(0, abs=1e-9)
+
+
+def reweighted(name, prepared, chances, weight):
+    """The estimate with episodes counted `weight` times; the state ratio with λ and features kept."""
+    data = prepared.dataset
+    if name != "state-ratio":
+        kept = np.flatnonzero(weight)
+        rows = np.isin(data.episode_of_step, kept)
+        return evaluate_all(lambda o: chances[rows], data.take(kept), (name,), discount=DISCOUNT, draws=2)[name].value
+    case, equations = Case(prepared, chances), prepared.equations
+    solved = case.solved
+    row = equations.weight * weight[data.episode_of_step[equations.order]]
+    fresh = np.average(equations.initial, axis=0, weights=weight)
+    arrived = equations.arrived + np.outer(equations.restart, fresh - equations.initial.mean(axis=0))
+    here, rho = equations.here.astype(np.float64), case.ratio[equations.order]
+    matrix = (row[:, None] * (rho[:, None] * arrived - here)).T @ here
+    beta = np.linalg.solve(matrix.T @ matrix + solved.regularisation * np.eye(len(matrix)), row @ here)
+    carried = row * np.maximum(here @ beta, 0) * rho
+    return (carried @ data.rewards[equations.order]) / (carried @ equations.restart)
+
+
+# The traps
+
+
+def test_the_terminal_steps_reward_is_not_dropped():
+    data = sw.Dataset.from_episodes(
+        observations=[[[0.0], [1.0]]] * 40,
+        actions=[[0, 1], [1, 0]] * 20,
+        rewards=[[0.0, 1.0]] * 40,
+        propensities=[[0.5, 0.5]] * 40,
+        terminated=[True] * 40,
+    )
+    names = [name for name in ESTIMATORS if name not in ("state-ratio-network", "fitted-q")]  # seconds each
+    found = evaluate_all(lambda observations: np.full((len(observations), 2), 0.5), data, names)
+    for name, one in found.items():
+        assert one.value == pytest.approx(1.0, abs=0.05 if "fitted" in name else 1e-4), name
+
+
+def test_the_numerator_uses_the_logged_action():
+    """A policy that never does what was logged is worth nothing by importance sampling, however it would be drawn."""
+    data = make([3] * 40)
+    data = replace(data, actions=np.zeros_like(data.actions), distributions=None)
+    never = np.zeros((len(data), data.action_count))
+    never[:, 1] = 1.0
+    found = evaluate_all(lambda observations: never, data, ("importance", "per-decision"))
+    for one in found.values():
+        assert one.value == 0
+        assert one.verdict == "not identified"
+        assert "0" not in str(one).split("identified:")[0]
+    always = evaluate_all(lambda observations: np.eye(data.action_count)[data.actions], data, ("importance",))
+    again = evaluate_all(lambda observations: np.eye(data.action_count)[data.actions], data, ("importance",), seed=7)
+    assert always["importance"].value == again["importance"].value
+    expected = np.mean(
+        [np.prod(1 / data.propensities[a:b]) * data.rewards[a:b].sum() for a, b in pairwise(data.starts)]
+    )
+    assert always["importance"].value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "behaviour"])
+def test_a_missing_propensity_is_never_substituted(name):
+    data = replace(make([3] * 10), propensities=None, distributions=None)
+    chances = np.full((len(data), data.action_count), 1 / data.action_count)
+    with pytest.raises(ValueError, match="--propensity estimate"):
+        sw.evaluate(lambda observations: chances, data, name)
+    with pytest.raises(ValueError, match="no propensities"):
+        device_log(data, 0.9)
+
+
+# Intervals
+
+
+def test_bootstrap_of_a_mean_is_close_to_students():
+    rng = np.random.default_rng(0)
+    values = rng.normal(3.0, 2.0, 400)
+    one = Quotient(values, np.ones(400), weight=np.ones(400), base=np.ones(400))
+    ((low, high),) = bootstrap([one], np.arange(400), 0.9, 4000, 0)
+    expected = stats.t.interval(0.9, 399, loc=values.mean(), scale=stats.sem(values))
+    np.testing.assert_allclose([low, high], expected, atol=0.1 * stats.sem(values))
+    assert standard_error(one.influence(), np.arange(400)) == pytest.approx(stats.sem(values))
+    wide = bernstein(one, np.arange(400), 0.9)
+    assert wide[0] < low < high < wide[1]
+
+
+def test_pooling_many_episodes_leaves_the_interval():
+    rng = np.random.default_rng(1)
+    values = rng.exponential(size=30_000)
+    ones = np.ones(len(values))
+    ((low, high),) = bootstrap([Quotient(values, ones, ones, ones)], np.arange(len(values)), 0.95, 2000, 0)
+    half = 1.96 * stats.sem(values)
+    assert high - low == pytest.approx(2 * half, rel=0.1)
+
+
+def test_episodes_of_one_unit_are_drawn_together():
+    """A log with every episode twice says no more than the log with each once."""
+    data, chances = ragged()
+    twice = replace(data.take(np.repeat(np.arange(60), 2)), units=np.repeat(np.arange(60), 2))
+    rows = np.concatenate([np.tile(np.arange(a, b), 2) for a, b in pairwise(data.starts)])
+    names = ("per-decision", "weighted-importance", "behaviour")
+    once = evaluate_all(lambda o: chances, data, names)
+    double = evaluate_all(lambda o: chances[rows], twice, names)
+    assert groups_of(twice).max() == 59
+    for name in names:
+        assert double[name].value == pytest.approx(once[name].value)
+        assert double[name].standard_error == pytest.approx(once[name].standard_error)
+        assert double[name].low == pytest.approx(once[name].low)
+
+
+def test_checkpoints_share_what_the_policy_does_not_change():
+    data, chances = ragged()
+    prepared = prepare(data, discount=DISCOUNT)
+    alone = sw.evaluate(lambda o: chances, data, discount=DISCOUNT)
+    assert sw.evaluate(lambda o: chances, prepared).value == alone.value
+    assert prepared.equations is prepared.equations
+    assert solve(prepared.equations, Case(prepared, chances).ratio).beta @ prepared.equations.mean.sum(0) == (
+        pytest.approx(1)
+    )
+
+
+# What is told
+
+
+GOOD = Support(1.0, 1.0, 0.01, 0.0, 1.0, 0.5, ())
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "words"),
+    [
+        ({}, "supported", "1000 of 1000"),
+        ({"unsupported": 0.02}, "weak", "never takes"),
+        ({"unsupported": 0.2}, "not identified", "never takes"),
+        ({"effective_share": 0.005}, "not identified", "about 5.0 of 1000"),
+        ({"effective_share": 0.2}, "weak", "outweigh"),
+        ({"mass": 0.3}, "not identified", "mean 0.3"),
+        ({"mass": float("nan")}, "not identified", "mean nan"),
+        ({"imbalance": 0.04}, "weak", "misses its equations"),
+        ({"negative": 0.3}, "not identified", "negative on 30 %"),
+    ],
+)
+def test_verdicts(change, verdict, words):
+    given, reason = verdict_of(replace(GOOD, **change), 1000)
+    assert given == verdict
+    assert words in reason
+
+
+def test_a_value_that_is_not_identified_is_not_printed():
+    data, chances = ragged()
+    one = sw.evaluate(lambda o: chances, data, discount=DISCOUNT)
+    hidden = replace(one, verdict="not identified", reason="the log lacks what the policy does")
+    assert str(hidden) == repr(hidden) == "state-ratio: not identified: the log lacks what the policy does"
+    assert f"{one.value:.4g}" in str(replace(one, verdict="weak"))
+    assert {field.name for field in fields(one)} >= {"value", "low", "high", "influence", "diagnostics"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"estimator": "magic"}, "no estimator 'magic'; choose from state-ratio"),
+        ({"level": 95.0}, "level must lie between 0 and 1"),
+        ({"discount": 1.5}, "discount must lie"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, words):
+    data, chances = ragged()
+    with pytest.raises(ValueError, match=words):
+        sw.evaluate(lambda o: chances, data, **arguments)
+
+
+def test_probabilities_that_do_not_sum_to_one_are_refused():
+    data, chances = ragged()
+    with pytest.raises(ValueError, match="sum to 1 in every state"):
+        sw.evaluate(lambda o: chances * 0.9, data)

@@ -1,0 +1,56 @@
+"""Policies far beyond what a log has seen must not come out with a number that looks sound."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from statewise.domains.cartpole import CARTPOLE
+from statewise.domains.collect import collect
+from statewise.ope.evaluate import ESTIMATORS, evaluate_all
+
+NAMES = [name for name in ESTIMATORS if name not in ("state-ratio-network", "fitted-q", "fitted-q-trees", "behaviour")]
+
+
+def uniform(observation):
+    return jnp.full(2, 0.5)
+
+
+@pytest.fixture(scope="module")
+def log():
+    return collect(CARTPOLE, uniform, episodes=400, seed=0)
+
+
+def balancing(gain):
+    """Pushes towards where the pole leans; with a large gain it never falls: 200 steps."""
+
+    def probabilities(observations):
+        lean = np.clip(gain * (observations[:, 2].astype(np.float64) + 0.5 * observations[:, 3]), -50, 50)
+        chance = 1 / (1 + np.exp(-lean))
+        return np.stack([1 - chance, chance], axis=1)
+
+    return probabilities
+
+
+def test_a_policy_that_never_falls_is_not_identified_from_uniform_logs(log):
+    """The log's episodes last 22 steps; every estimate falls short of 200 by more than half."""
+    found = evaluate_all(balancing(1000.0), log, NAMES)
+    for name, one in found.items():
+        assert one.verdict == "not identified", (name, one.value, one.reason)
+        assert not any(character.isdigit() for character in str(one).split("identified:")[0])
+
+
+def test_a_policy_near_the_logs_is_supported(log):
+    found = evaluate_all(balancing(0.3), log, NAMES)
+    for name in ("state-ratio", "doubly-robust-state-ratio", "per-decision", "weighted-per-decision"):
+        assert found[name].verdict == "supported", (name, found[name].reason)
+
+
+def test_actions_that_the_behaviour_never_takes_are_counted(log):
+    data = replace(log, distributions=np.eye(2)[log.actions], propensities=np.ones(len(log)))  # it was certain
+    found = evaluate_all(balancing(0.3), data, ("per-decision", "state-ratio"))
+    for one in found.values():
+        assert one.diagnostics.unsupported == pytest.approx(0.5, abs=0.2)
+        assert one.verdict == "not identified"
+        assert "never takes" in one.reason
