@@ -125,7 +125,7 @@ def refused() -> ReportContent:
     )  # fmt: skip
     return replace(
         content,
-        answer="collect more",
+        answer="collect more data",
         because="The log holds too little of what the new policy would do to say what it is worth.",
         worths=worths,
     )

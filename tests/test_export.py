@@ -12,6 +12,7 @@ import pytest
 
 from statewise.export.numpy import to_python
 from statewise.export.onnx import to_onnx
+from statewise.ope.target import as_target
 from statewise.policy_file import Policy
 from statewise.runs import RunFolder
 
@@ -36,6 +37,14 @@ def test_onnx_against_the_policy(policy, scale):
 def test_onnx_carries_the_card(policy):
     (entry,) = onnx.load_from_string(to_onnx(policy)).metadata_props
     assert json.loads(entry.value) == policy.full_card()
+
+
+def test_an_exported_policy_can_be_evaluated(policy, tmp_path):
+    """What `export` writes is among what `evaluate` reads."""
+    (tmp_path / "p.onnx").write_bytes(to_onnx(policy))
+    observations = np.random.default_rng(1).normal(size=(20, 3))
+    found = as_target(tmp_path / "p.onnx").probabilities(observations)
+    np.testing.assert_allclose(found, policy.probabilities(observations), rtol=0, atol=1e-6)
 
 
 def test_an_export_that_differs_is_not_written(policy, monkeypatch):

@@ -4,7 +4,9 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from reports import example, refused
@@ -53,7 +55,7 @@ def test_the_answer_comes_first(html):
     ("answer", "words"),
     [
         ("do not deploy", "Do not deploy the new policy"),
-        ("collect more", "Collect more data first"),
+        ("collect more data", "Collect more data first"),
         ("not evaluated", "No answer yet"),
     ],
 )
@@ -73,6 +75,15 @@ def test_what_is_not_identified_is_never_a_number():
         Worth("the new policy", "chosen", "not identified", "x", value=3.0)
     with pytest.raises(ContentError, match="it is weak, so it needs a value"):
         Worth("the new policy", "chosen", "weak", "x")
+
+
+def test_worth_of_an_estimate():
+    said = {"estimator": "e", "value": 2.0, "low": -np.inf, "high": 3.0, "effective_sample_size": 9, "reason": "r"}
+    assert Worth.of("x", "chosen", SimpleNamespace(verdict="weak", **said)) == Worth(
+        "x", "chosen", "weak", "e", 2.0, None, 3.0, 9.0, "r"
+    )
+    unknown = Worth.of("x", "chosen", SimpleNamespace(verdict="not identified", **said))
+    assert (unknown.value, unknown.low, unknown.high) == (None, None, None)
 
 
 def test_it_needs_nothing_from_elsewhere(html):

@@ -1,6 +1,6 @@
 """What a report says, as plain values; `RUN/decision.json` holds the same, but for what the run folder knows itself.
 
-decision.json is one object. Needed: `answer` (deploy, do not deploy, collect more) and `because` (one sentence).
+decision.json is one object. Needed: `answer` (deploy, do not deploy, collect more data) and `because` (one sentence).
 Optional, each described below at the class of its values: `title`, `value_name`, `level`, `worths`, `checks`,
 `overlap`, `weight_shares`, `calibration`, `checkpoints`, `chosen`, `action_map`, `agreement`, `carriers`, `notes`,
 `settings`. `compare.action_map` and `compare.agreement` make theirs; `to_json(ReportContent(…))` writes the file.
@@ -15,8 +15,9 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-Answer = Literal["deploy", "do not deploy", "collect more", "not evaluated"]
+Answer = Literal["deploy", "do not deploy", "collect more data", "not evaluated"]
 Verdict = Literal["supported", "weak", "not identified"]
+Role = Literal["current", "chosen", "other", "gain"]  # gain: of the chosen over current practice
 
 
 class ContentError(ValueError):
@@ -28,7 +29,7 @@ class Worth:
     """What one policy is worth, by held-out episodes. Where the log does not identify it there is no number."""
 
     name: str  # as a reader would call it: "current practice", "the new policy", "Off-PAC, seed 2"
-    role: Literal["current", "chosen", "other", "gain"]  # gain: of the chosen over current practice
+    role: Role
     verdict: Verdict
     estimator: str
     value: float | None = None
@@ -43,6 +44,15 @@ class Worth:
             raise ContentError(f"{self.name}: it is not identified, so it must come without value, low and high")
         if self.verdict != "not identified" and self.value is None:
             raise ContentError(f"{self.name}: it is {self.verdict}, so it needs a value")
+
+    @classmethod
+    def of(cls, name: str, role: Role, estimate: Any) -> Worth:
+        """What an `Estimate` says; where it is not identified, its numbers are left behind, as are infinite ends."""
+        known = estimate.verdict != "not identified"
+        ends = (estimate.value, estimate.low, estimate.high)
+        value, low, high = (float(end) if known and math.isfinite(end) else None for end in ends)
+        size = float(estimate.effective_sample_size)
+        return cls(name, role, estimate.verdict, estimate.estimator, value, low, high, size, estimate.reason)
 
 
 @dataclass(frozen=True)

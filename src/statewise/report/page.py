@@ -15,7 +15,7 @@ from statewise.runs import flattened
 WORDS = {
     "deploy": ("good", "✓", "Deploy the new policy"),
     "do not deploy": ("bad", "✕", "Do not deploy the new policy"),
-    "collect more": ("doubtful", "?", "Collect more data first"),
+    "collect more data": ("doubtful", "?", "Collect more data first"),
     "not evaluated": ("doubtful", "?", "No answer yet"),
 }
 OUTCOMES = {"good": ("✓", "good"), "doubtful": ("?", "doubtful"), "bad": ("✕", "not good")}
