@@ -8,7 +8,7 @@ DEMO := runs/demo
 # Compiled JAX programs are kept here between runs.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: demo test check clean
+.PHONY: demo test check clean browser
 
 demo: $(SET_UP)
 	@mkdir -p $(DEMO)
@@ -17,7 +17,7 @@ demo: $(SET_UP)
 	$(BIN)/statewise fit $(DEMO)/cartpole.parquet --out $(DEMO)/run
 	$(BIN)/statewise score $(DEMO)/run --domain cartpole
 
-test: $(SET_UP_DEV) check
+test: $(SET_UP_DEV) check browser
 	$(BIN)/pytest -n 2
 
 check: $(SET_UP_DEV)
@@ -25,6 +25,14 @@ check: $(SET_UP_DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
+
+# The report is tested in a real browser where there is one, or one can be installed; this never fails the tests.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	       && apt-get update -qq >/dev/null 2>&1 \
+	       && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null 2>&1; } \
+	  || echo "No Chromium here and none could be installed: the report is not tested in a browser (apt-get install chromium)"
 
 $(SET_UP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -1,8 +1,11 @@
 """Every test run checks the shapes written in the signatures, and keeps compiled programs between runs."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+import pytest
 from jaxtyping import install_import_hook
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".cache" / "jax"))
@@ -15,3 +18,21 @@ install_import_hook("statewise", "beartype.beartype")
 def pytest_configure(config):
     """Logs in tests are small and odd on purpose; the tests that are about warnings ask for them."""
     config.addinivalue_line("filterwarnings", "ignore::statewise.data.findings.LogWarning")
+
+
+@pytest.fixture
+def policy():
+    """A policy of random weights: three observations, four actions."""
+    from statewise.policy_file import Policy
+
+    rng = np.random.default_rng(0)
+    sizes = [3, 8, 8, 4]
+    return Policy(
+        weights=tuple(rng.normal(size=pair) for pair in pairwise(sizes)),
+        biases=tuple(rng.normal(size=n) for n in sizes[1:]),
+        mean=rng.normal(size=3),
+        std=rng.uniform(1, 2, size=3),
+        observation_names=("a", "b", "c"),
+        action_names=("none", "one", "two", "both"),
+        card={"made by": "a test"},
+    )

@@ -4,13 +4,14 @@ import json
 import subprocess
 import sys
 
+import polars as pl
 import pytest
 
 from logs import make
 
 
-def statewise(*arguments, **options):
-    command = [sys.executable, "-m", "statewise", *map(str, arguments)]
+def statewise(*arguments, start=("-m", "statewise"), **options):
+    command = [sys.executable, *start, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, **options)
 
 
@@ -108,8 +109,6 @@ def test_output_that_cannot_be_written_is_found_out_first(tmp_path):
 
 
 def test_noise_is_the_share_of_random_choices(tmp_path):
-    import polars as pl
-
     from statewise.domains.behaviours import shipped
 
     shipped("hiv").save(tmp_path / "p.safetensors")
@@ -142,6 +141,9 @@ def test_fit_and_score_a_small_run(tmp_path):
         "seed-1-update-2.safetensors",
         "seed-1-update-4.safetensors",
         "state-4.npz",
+    ]
+    assert pl.read_parquet(tmp_path / "run" / "metrics.parquet").select("seed", "update").rows() == [
+        (seed, update) for seed in (0, 1) for update in (1, 2, 3, 4)
     ]
     before = (tmp_path / "run" / "checkpoints" / "seed-1-update-4.safetensors").read_bytes()
     again = statewise(*arguments, "--out", tmp_path / "run", "--json")

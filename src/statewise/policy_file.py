@@ -1,20 +1,28 @@
-"""A policy as a file: its weights as safetensors, with a card that says what it is. Acting needs no more than NumPy."""
+"""A policy as a file: its weights as safetensors, with a card that says what it is. Acting needs no more than NumPy.
+
+The card holds, where known: `algorithm`, `seed`, `update`, `discount`, `data` (the training log's fingerprint),
+`versions`, `estimate` (estimator, value, low, high, level; no value where the log does not tell) and `verdict`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from statewise.files import written_whole
+from statewise.tensors import TensorError, read_tensors
+
 FORMAT = "statewise-policy-1"
 BLOCK = 4096  # rows at a time: all layers of so many stay in a processor's cache
+# what every card answers, with null while it is not known
+UNKNOWN = ("algorithm", "seed", "update", "discount", "data", "estimate", "verdict", "versions")
 
 
 class PolicyFileError(ValueError):
@@ -52,11 +60,26 @@ class Policy:
             logits = np.where(legal, logits, -np.inf)
         return softmax(logits)
 
+    def with_card(self, **entries: Any) -> Policy:
+        """The same policy with these entries on its card, such as what it is worth once that is known."""
+        return replace(self, card={**self.card, **entries})
+
+    def full_card(self) -> dict[str, Any]:
+        """All that the file says about itself but the weights, as JSON can hold it."""
+        scaling = zip(self.observation_names, self.mean.tolist(), self.std.tolist(), strict=True)
+        return {
+            "format": FORMAT,
+            "observations": [{"name": name, "mean": mean, "std": std} for name, mean, std in scaling],
+            "actions": list(self.action_names),
+            "network": [self.weights[0].shape[0], *(bias.shape[0] for bias in self.biases)],
+            **dict.fromkeys(UNKNOWN),
+            **self.card,
+        }
+
     def save(self, path: str | Path) -> None:
         """Writes the file whole or not at all."""
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
 
-        path = Path(path)
         tensors = self._tensors()
         header = {
             "observations": list(self.observation_names),
@@ -64,34 +87,37 @@ class Policy:
             "card": dict(self.card),
         }
         metadata = {"format": FORMAT, "policy": json.dumps(header), "sha256": _digest(tensors, header)}
-        part = path.with_name(f".{path.name}.part")
-        try:
-            save_file(tensors, part, metadata)
-            os.replace(part, path)
-        finally:
-            with suppress(FileNotFoundError):
-                part.unlink()
+        with written_whole(path) as part:
+            part.write_bytes(save(tensors, metadata))
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
-        """Reads a policy file; one that is cut short, changed, or something else is refused."""
-        from safetensors import SafetensorError, safe_open
-
+        """Reads a policy file, by NumPy alone; one that is cut short, changed, or something else is refused."""
         if not Path(path).is_file():
             raise PolicyFileError(f"{path}: there is no such file")
         try:
-            with safe_open(path, framework="numpy") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except SafetensorError as error:
+            tensors, metadata = read_tensors(Path(path).read_bytes())
+        except TensorError as error:
             raise PolicyFileError(f"{path}: it is not a policy file, or it is cut short ({error})") from error
-        if metadata.get("format") != FORMAT:
-            raise PolicyFileError(f"{path}: it is a safetensors file, but not a statewise policy")
-        header = json.loads(metadata.get("policy", "{}"))
+        written = metadata.get("format", "")
+        if written != FORMAT:
+            newer = f"but one that this version cannot read ({written})" if written.startswith(FORMAT[:-1]) else ""
+            raise PolicyFileError(f"{path}: it is a safetensors file, {newer or 'but not a statewise policy'}")
+        try:
+            header = json.loads(metadata.get("policy", ""))
+        except ValueError as error:
+            raise PolicyFileError(f"{path}: its contents were changed after it was written") from error
         if metadata.get("sha256") != _digest(tensors, header):
             raise PolicyFileError(f"{path}: its contents were changed after it was written")
+        try:
+            return cls._from_parts(tensors, header)
+        except (KeyError, TypeError, ValueError) as error:
+            raise PolicyFileError(f"{path}: its parts do not fit together ({error})") from error
+
+    @classmethod
+    def _from_parts(cls, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> Policy:
         layers = sum(name.startswith("weight_") for name in tensors)
-        return cls(
+        policy = cls(
             weights=tuple(tensors[f"weight_{i}"] for i in range(layers)),
             biases=tuple(tensors[f"bias_{i}"] for i in range(layers)),
             mean=tensors["mean"],
@@ -100,6 +126,13 @@ class Policy:
             action_names=tuple(header["actions"]),
             card=header["card"],
         )
+        sizes = [len(policy.observation_names), *(len(bias) for bias in policy.biases)]
+        shapes = [weight.shape for weight in policy.weights]
+        if not layers or shapes != list(pairwise(sizes)) or sizes[-1] != len(policy.action_names):
+            raise ValueError(f"layers of {shapes} for {sizes[0]} observations and {len(policy.action_names)} actions")
+        if policy.mean.shape != (sizes[0],) or policy.std.shape != (sizes[0],):
+            raise ValueError("one mean and deviation for each observation")
+        return policy
 
     def _tensors(self) -> dict[str, np.ndarray]:
         named = {"mean": self.mean, "std": self.std}

@@ -3,23 +3,25 @@
 run/
   manifest.json           settings, seeds, versions, the data's fingerprint, how far it got
   metrics.npz             one array [seeds, updates] a metric
+  policy.safetensors      the policy that was chosen, where one was
   checkpoints/            state-<update>.npz to resume from, seed-<s>-update-<u>.safetensors to act by
 """
 
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Mapping
-from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import jax
 import numpy as np
 
+from statewise.files import write_text, written_whole
 from statewise.policy_file import Policy
 
 LIBRARIES = ("statewise", "jax", "equinox", "optax", "numpy")
@@ -35,6 +37,7 @@ class RunFolder:
     def __init__(self, path: str | Path):
         self.path = Path(path)
         self.checkpoints = self.path / "checkpoints"
+        self.chosen = self.path / "policy.safetensors"
 
     @classmethod
     def create(cls, path: str | Path) -> RunFolder:
@@ -59,10 +62,16 @@ class RunFolder:
     # The manifest
 
     def manifest(self) -> dict[str, Any]:
-        return json.loads((self.path / "manifest.json").read_text())
+        try:
+            found = json.loads((self.path / "manifest.json").read_text())
+        except ValueError as error:
+            raise RunError(f"{self.path}: its manifest.json is damaged ({error})") from error
+        if not isinstance(found, dict):
+            raise RunError(f"{self.path}: its manifest.json is not that of a run")
+        return found
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        self._write("manifest.json", json.dumps(manifest, indent=2, default=str).encode())
+        write_text(self.path / "manifest.json", json.dumps(manifest, indent=2, default=str))
 
     # Metrics and checkpoints
 
@@ -70,8 +79,12 @@ class RunFolder:
         self._write_arrays("metrics.npz", metrics)
 
     def metrics(self) -> dict[str, np.ndarray]:
-        with np.load(self.path / "metrics.npz", allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        path = self.path / "metrics.npz"
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+        except (BadZipFile, EOFError, ValueError) as error:
+            raise RunError(f"{path}: it is damaged ({error})") from error
 
     def write_state(self, update: int, state: Any) -> None:
         """The whole learner's state, to resume from; only the newest is kept."""
@@ -101,40 +114,45 @@ class RunFolder:
 
     def policies(self) -> dict[tuple[int, int], Policy]:
         """Every checkpoint's policy by (seed, update), in that order."""
+        return {key: Policy.load(path) for key, path in self._policy_paths().items()}
+
+    def policy(self) -> tuple[Policy, str]:
+        """The policy to act by, and in words which one it is: the chosen one, or the first seed's last."""
+        if self.chosen.is_file():
+            return Policy.load(self.chosen), "the policy that was chosen for this run"
+        paths = self._policy_paths()
+        if not paths:
+            raise RunError(f"{self.path}: it has no checkpoints yet")
+        first = min(seed for seed, _ in paths)
+        last = max(update for seed, update in paths if seed == first)
+        words = f"the last policy of seed {first} (update {last:,}); none was chosen by evaluation"
+        return Policy.load(paths[first, last]), words
+
+    def _policy_paths(self) -> dict[tuple[int, int], Path]:
         found = {}
         for path in self.checkpoints.glob("seed-*-update-*.safetensors"):
             _, seed, _, update = path.stem.split("-")
             found[int(seed), int(update)] = path
-        return {key: Policy.load(found[key]) for key in sorted(found)}
-
-    def _write(self, name: str, contents: bytes) -> None:
-        self._replace(name, lambda part: part.write_bytes(contents))
+        return {key: found[key] for key in sorted(found)}
 
     def _write_arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        def write(part: Path) -> None:
-            with part.open("wb") as file:
-                np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
-
-        self._replace(name, write)
-
-    def _replace(self, name: str, write: Any) -> None:
-        path = self.path / name
-        part = path.with_name(f".{path.name}.part")
-        try:
-            write(part)
-            os.replace(part, path)
-        finally:
-            with suppress(FileNotFoundError):
-                part.unlink()
+        with written_whole(self.path / name) as part, part.open("wb") as file:
+            np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
 
 
 def provenance() -> dict[str, Any]:
     """What the numbers were made with."""
     return {
-        "versions": {name: _version(name) for name in LIBRARIES} | {"python": platform.python_version()},
+        "versions": versions(),
         "device": jax.devices()[0].device_kind,
         "machine": platform.machine(),
     }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Of the libraries that decide what is learned."""
+    return {name: _version(name) for name in LIBRARIES} | {"python": platform.python_version()}
 
 
 def _version(name: str) -> str:
@@ -142,3 +160,11 @@ def _version(name: str) -> str:
         return version(name)
     except Exception:  # a source tree that was never installed has no version
         return "source"
+
+
+def flattened(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"actor": {"rate": 1}} as {"actor.rate": 1}, for tables of settings."""
+    flat = {}
+    for name, value in settings.items():
+        flat |= flattened(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return flat

@@ -23,7 +23,7 @@ from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
 from statewise.parts.metrics import PARTS, Metrics
 from statewise.policy_file import Policy
-from statewise.runs import RunError, RunFolder, provenance
+from statewise.runs import RunError, RunFolder, provenance, versions
 
 Config = OPPOSD | OffPAC
 ALGORITHMS: dict[type, Any] = {OPPOSD: opposd, OffPAC: offpac}
@@ -187,7 +187,9 @@ class _Loop:
                 "algorithm": type(self.config).__name__,
                 "seed": self.seeds[i],
                 "update": update,
+                "discount": self.config.discount,
                 "data": self.dataset.fingerprint,
+                "versions": versions(),
             },
         )
 

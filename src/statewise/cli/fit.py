@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -13,12 +17,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from statewise.cli.options import json_option, log_options
+from statewise.cli.options import json_option, log_options, needs
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
 from statewise.data.augment import reward_shift
 from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset
 from statewise.presets import PRESETS, preset
+from statewise.runs import RunFolder
+from statewise.tracking.parquet import ParquetTracker
 from statewise.training import Result, Told, fit, usual_discount
 
 
@@ -45,6 +51,8 @@ from statewise.training import Result, Told, fit, usual_discount
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="Folder of the run; an interrupted one goes on."
 )
+@click.option("--tensorboard", metavar="DIR", type=click.Path(path_type=Path), help="Also write TensorBoard's events.")
+@click.option("--mlflow", metavar="URI", help="Also log to MLflow: http://…, sqlite:///FILE, …")
 @log_options
 @json_option
 def command(
@@ -57,6 +65,8 @@ def command(
     smoothing: float | None,
     checkpoint_every: int | None,
     out: Path,
+    tensorboard: Path | None,
+    mlflow: str | None,
     as_json: bool,
     **options,
 ) -> None:
@@ -75,7 +85,16 @@ def command(
             told = f"rewards are raised by {shift:.4g}, so that nothing is worse than leaving the log; "
             console.print(Text.assemble(("note  ", "bold yellow"), told + "the critic's values include that"))
     started = time.perf_counter()
-    with _Watch(console, updates or config.updates) as watcher:
+    with (
+        _trackers(out, tensorboard, mlflow) as trackers,
+        _Watch(console, updates or config.updates) as watcher,
+    ):
+
+        def tell(told: Told) -> None:
+            watcher.told(told)
+            for tracker in trackers:
+                tracker(told.update)
+
         result = fit(
             dataset,
             config,
@@ -83,9 +102,36 @@ def command(
             updates=updates,
             checkpoint_every=checkpoint_every,
             out=out,
-            progress=watcher.told,
+            progress=tell,
         )
     _report(result, dataset, out, time.perf_counter() - started, propensities, as_json)
+
+
+@contextmanager
+def _trackers(out: Path, tensorboard: Path | None, mlflow: str | None) -> Iterator[list[Any]]:
+    """Parquet always; the others where they are asked for, and found out to be there before anything is learned."""
+    folder = RunFolder(out)
+    trackers: list[Any] = [ParquetTracker(folder)]
+    if tensorboard is not None:
+        needs("tensorboard", "tensorboardX")
+        from statewise.tracking.tensorboard import TensorBoardTracker
+
+        trackers.append(TensorBoardTracker(folder, tensorboard))
+    if mlflow is not None:
+        needs("mlflow", "mlflow")
+        os.environ.setdefault(
+            "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2"
+        )  # its own 7 take minutes to say that no one is there
+        from statewise.tracking.mlflow import MlflowTracker
+
+        trackers.append(MlflowTracker(folder, mlflow))
+    finished = False
+    try:
+        yield trackers
+        finished = True
+    finally:
+        for tracker in trackers:
+            tracker.close(finished)
 
 
 class _Watch:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
 from statewise.data.rawlog import NAMED, Columns
+from statewise.policy_file import Policy
 
 
 def log_options(command: Callable) -> Callable:
@@ -69,4 +71,27 @@ def finite(told: Any) -> Any:
 
 
 seed_option = click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+choose_option = click.option(
+    "--choose",
+    type=click.Choice(["draw", "likeliest"]),
+    default="draw",
+    show_default=True,
+    help="Draw each action with its probability, as the policy was evaluated; or always take the likeliest.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for a machine.")
+
+
+def policy_at(path: Path) -> tuple[Policy, str]:
+    """The policy of a file or of a run folder, and in words which one it is."""
+    if path.is_dir():
+        from statewise.runs import RunFolder  # it waits for JAX, which a policy file does not need
+
+        return RunFolder.open(path).policy()
+    return Policy.load(path), "the policy in that file"
+
+
+def needs(extra: str, *modules: str) -> None:
+    """Says which extra to install where a library is missing."""
+    missing = [name for name in modules if find_spec(name) is None]
+    if missing:
+        raise click.ClickException(f"this needs {', '.join(missing)}: pip install 'statewise[{extra}]'")

@@ -6,7 +6,6 @@ import codecs
 import csv
 import difflib
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,6 +17,7 @@ from statewise.data.dataset import Dataset
 from statewise.data.findings import Findings, RowNames
 from statewise.data.frame import Ends, Opened, Propensity, raw_from_frame
 from statewise.data.rawlog import Columns
+from statewise.files import written_whole
 
 EMPTY = ["", "NA", "N/A", "null", "NULL"]
 NOT_UTF8 = "its letters are not written in UTF-8 (spreadsheets call other ways Unicode text, UTF-16 or ANSI)"
@@ -88,16 +88,19 @@ def save(dataset: Dataset, path: str | Path) -> None:
         raise ValueError("this Dataset holds padding that no one logged; save the one it was made from")
     if len(set(dataset.episode_ids.tolist())) < dataset.episodes:
         raise ValueError("an episode stands in this Dataset more than once; save the one it was taken from")
-    part = path.with_name(f".{path.name}.part")
-    try:
-        if path.suffix == ".csv":
-            to_frame(dataset).write_csv(part)
-        else:
-            to_frame(dataset).write_parquet(part, metadata={ACTIONS_KEY: str(dataset.action_count)})
-        os.replace(part, path)
-    finally:
-        with suppress(FileNotFoundError):
-            part.unlink()
+    write_frame(to_frame(dataset), path, {ACTIONS_KEY: str(dataset.action_count)})
+
+
+def write_frame(frame: pl.DataFrame, path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Writes a frame as its path's ending says, whole or not at all; only Parquet keeps the metadata."""
+    with written_whole(path) as part:
+        try:
+            if path.suffix == ".parquet":
+                frame.write_parquet(part, metadata=metadata)
+            else:
+                {".csv": frame.write_csv, ".json": frame.write_json}[path.suffix](part)
+        except pl.exceptions.PolarsError as error:  # polars says so of a full disk
+            raise OSError(None, str(error)) from error
 
 
 def to_frame(dataset: Dataset) -> pl.DataFrame:
@@ -154,7 +157,7 @@ def _open(source: Any, columns: Columns, findings: Findings) -> Opened | None:
     if isinstance(source, pl.DataFrame):
         return Opened(source, RowNames(), shared=True)
     if isinstance(source, str | os.PathLike):
-        return _open_file(Path(source), columns, findings)
+        return open_file(Path(source), columns, findings)
     if type(source).__module__.split(".")[0] == "pandas" and hasattr(source, "columns"):
         names = [str(name) for name in source.columns]
         if not _named_once(names, findings):
@@ -172,7 +175,8 @@ def _pandas_column(series: Any) -> Any:
     return pl.Series(values, strict=False)
 
 
-def _open_file(path: Path, columns: Columns, findings: Findings) -> Opened | None:
+def open_file(path: Path, columns: Columns, findings: Findings) -> Opened | None:
+    """The table that a file holds; what is wrong with it goes to `findings`."""
     if not path.exists():
         near = difflib.get_close_matches(path.name, _names_beside(path), n=1)
         hint = f"Did you mean {near[0]}?" if near else "Check the path"

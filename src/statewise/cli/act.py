@@ -1,0 +1,73 @@
+"""`statewise act`: what a policy would do in each row of a table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import numpy as np
+
+from statewise.acting import decide, matched
+from statewise.cli.options import choose_option, json_option, policy_at, seed_option, writable
+from statewise.data.observations import read_observations, table_text, write_table
+from statewise.data.rawlog import Columns
+
+KINDS = (".csv", ".json", ".parquet")
+
+
+@click.command(epilog="Example: statewise act runs/cartpole patients.csv --keep patient --out decisions.csv")
+@click.argument("policy_path", metavar="POLICY", type=click.Path(path_type=Path))
+@click.argument("observations", type=click.Path(path_type=Path))
+@choose_option
+@click.option("--keep", metavar="A,B,…", help="Columns of the table to hand on, such as who each row is about.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="A .csv, .json or .parquet file.")
+@seed_option
+@json_option
+def command(
+    policy_path: Path, observations: Path, choose, keep: str | None, out: Path | None, seed: int, as_json: bool
+) -> None:
+    """Say what POLICY (a file or a run folder) does in each row of OBSERVATIONS (CSV or Parquet).
+
+    Columns are found by name, with or without obs_ before it; legal_0, legal_1, … say which actions are allowed. The
+    answer has the action, the probability with which it was chosen (keep it: the next log needs it) and the
+    probability of every action. The same seed gives the same answer.
+    """
+    if out is not None:
+        if out.suffix not in KINDS:
+            raise click.BadParameter(f"{out.name} must end in {', '.join(KINDS)}", param_hint="--out")
+        writable(out)
+    policy, which = policy_at(policy_path)
+    table = read_observations(observations)
+    columns = matched(policy.observation_names, table.names)
+    kept = [] if keep is None else [name.strip() for name in keep.split(",")]
+    unknown = [name for name in kept if name not in table.names]
+    if unknown:
+        raise click.BadParameter(f"{observations} has no column '{unknown[0]}'", param_hint="--keep")
+    numbers = table.numbers(list(columns.values()))
+    masks = [f"{Columns().legal_prefix}{a}" for a in range(len(policy.action_names))]
+    masked = all(name in table.names for name in masks)
+    decisions = decide(policy, numbers, np.random.default_rng(seed), choose, table.flags(masks) if masked else None)
+    answer = {
+        "action": decisions.names,
+        "propensity": decisions.propensities,
+        **{f"probability_{name}": decisions.probabilities[:, a] for a, name in enumerate(policy.action_names)},
+    }
+    twice = sorted(set(kept) & set(answer))
+    if twice:
+        raise click.BadParameter(f"'{twice[0]}' is also a column of the answer; rename it first", param_hint="--keep")
+    answer = {name: table.frame[name] for name in kept} | answer
+    used = {*columns.values(), *kept, *(masks if masked else [])}
+    if policy_path.is_dir():
+        click.echo(f"note  This is {which}.", err=True)
+    unused = [name for name in table.names if name not in used]
+    if unused:
+        click.echo(f"note  Not used: {', '.join(unused)}.", err=True)
+    if out is None:
+        click.echo(table_text(answer, as_json), nl=as_json)
+        return
+    write_table(answer, out)
+    if as_json:
+        click.echo(json.dumps({"out": str(out), "decisions": len(numbers)}))
+    else:
+        click.echo(f"Wrote {out}: {len(numbers):,} decisions")

@@ -1,0 +1,56 @@
+"""`statewise export`: write a policy for other programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from statewise.cli.options import json_option, needs, policy_at, writable
+from statewise.files import written_whole
+from statewise.policy_file import Policy
+
+ENDINGS = {"onnx": ".onnx", "numpy": ".py"}
+
+
+@click.command(epilog="Example: statewise export runs/cartpole --format onnx --out policy.onnx")
+@click.argument("source", metavar="RUN|POLICY", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(list(ENDINGS)),
+    required=True,
+    help="onnx: for any ONNX runtime; numpy: one Python file that needs NumPy and nothing else.",
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="A .onnx or .py file.")
+@json_option
+def command(source: Path, kind: str, out: Path, as_json: bool) -> None:
+    """Write the policy of a run folder or policy file in another format, scaling and softmax included.
+
+    Of a run, the chosen policy where one was chosen, otherwise the last one of the first seed. What is written was
+    first compared with the policy itself.
+    """
+    if out.suffix != ENDINGS[kind]:
+        raise click.BadParameter(f"{out.name} must end in {ENDINGS[kind]}", param_hint="--out")
+    if kind == "onnx":
+        needs("onnx", "onnx", "onnxruntime")
+    writable(out)
+    policy, which = policy_at(source)
+    contents = _contents(policy, kind, out.stem)
+    with written_whole(out) as part:
+        part.write_bytes(contents)
+    if as_json:
+        click.echo(json.dumps({"out": str(out), "format": kind, "policy": which, "card": policy.full_card()}))
+    else:
+        click.echo(f"Wrote {out}: {which}, for {', '.join(policy.observation_names)}")
+
+
+def _contents(policy: Policy, kind: str, module: str) -> bytes:
+    if kind == "onnx":
+        from statewise.export.onnx import to_onnx
+
+        return to_onnx(policy)
+    from statewise.export.numpy import to_python
+
+    return to_python(policy, module).encode()

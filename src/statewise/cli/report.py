@@ -1,0 +1,34 @@
+"""`statewise report`: a run's report, one page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from statewise.cli.options import json_option, writable
+from statewise.files import write_text
+from statewise.report.gather import from_run
+from statewise.report.page import render
+from statewise.runs import RunFolder
+
+
+@click.command(epilog="Example: statewise report runs/cartpole --out report.html")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="[default: RUN/report.html]")
+@json_option
+def command(run: Path, out: Path | None, as_json: bool) -> None:
+    """Write RUN's report: one HTML file that opens without a network, the answer first.
+
+    A run that was never evaluated gets a page that says so, with its learning curves.
+    """
+    folder = RunFolder.open(run)
+    out = run / "report.html" if out is None else out
+    writable(out)
+    content = from_run(folder)
+    write_text(out, render(content))
+    if as_json:
+        click.echo(json.dumps({"report": str(out), "answer": content.answer, "because": content.because}))
+    else:
+        click.echo(f"Wrote {out}: {content.answer}. {content.because}")

@@ -1,0 +1,77 @@
+"""A table of observations to act on, read as logs are: CSV as any spreadsheet exports it, or Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from statewise.data.findings import Findings, RowNames
+from statewise.data.rawlog import Columns
+from statewise.data.table import open_file, write_frame
+
+
+@dataclass(frozen=True, eq=False)
+class ObservationTable:
+    """The columns of a file by name; numbers are asked for by name."""
+
+    path: Path
+    frame: pl.DataFrame
+    rows: RowNames
+
+    @property
+    def names(self) -> list[str]:
+        return self.frame.columns
+
+    def numbers(self, columns: Sequence[str]) -> np.ndarray:
+        """[rows, columns] of float64. An empty cell is refused: a policy that does not know must not be asked."""
+        return np.column_stack([self._number(name) for name in columns])
+
+    def flags(self, columns: Sequence[str]) -> np.ndarray:
+        """[rows, columns] of true and false, also written as 1 and 0."""
+        values = self.numbers(columns)
+        wrong = np.argwhere((values != 0) & (values != 1))
+        if len(wrong):
+            name = columns[int(wrong[0, 1])]
+            raise ValueError(f"{self._place(name, wrong[:1, 0])} is neither true nor false, 1 nor 0")
+        return values == 1
+
+    def _number(self, name: str) -> np.ndarray:
+        column = self.frame[name]
+        numbers = column.cast(pl.Float64, strict=False)
+        wrong = np.flatnonzero((numbers.is_null() | ~numbers.is_finite()).fill_null(True).to_numpy())
+        if len(wrong):
+            value = column[int(wrong[0])]
+            said = "is empty" if value is None else f"holds '{value}', which is not a finite number"
+            more = f" ({len(wrong) - 1:,} more such rows)" if len(wrong) > 1 else ""
+            raise ValueError(f"{self._place(name, wrong[:1])} {said}{more}")
+        return numbers.to_numpy()
+
+    def _place(self, name: str, row: np.ndarray) -> str:
+        return f"{self.path}: column '{name}' of {self.rows.list(row, 1)}"
+
+
+def read_observations(path: str | Path) -> ObservationTable:
+    """Opens the file; what is wrong with it is told as it is of a log."""
+    findings = Findings()
+    opened = open_file(Path(path), Columns(), findings)
+    if opened is None:
+        raise ValueError(str(findings.faults[0]))
+    if len(opened.frame) == 0:
+        raise ValueError(f"{path}: it holds no rows")
+    return ObservationTable(Path(path), opened.frame, opened.row_names)
+
+
+def write_table(columns: Mapping[str, Any], path: str | Path) -> None:
+    """Writes columns as .csv, .json (a list of rows) or .parquet, whole or not at all."""
+    write_frame(pl.DataFrame(columns), Path(path))
+
+
+def table_text(columns: Mapping[str, Any], as_json: bool) -> str:
+    """The same as text, for a terminal or a pipe."""
+    frame = pl.DataFrame(columns)
+    return frame.write_json() if as_json else frame.write_csv()

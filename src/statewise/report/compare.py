@@ -1,0 +1,87 @@
+"""Where a new policy differs from what was logged."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from statewise.data.dataset import Dataset
+from statewise.policy_file import Policy
+from statewise.report.content import ActionMap, Agreement
+
+FEWEST = 5  # decisions in a cell before it says anything
+SAMPLE = 5000  # decisions on which the telling columns are found
+
+
+def agreement(dataset: Dataset, policy: Policy) -> Agreement:
+    """Mean of π(j|s) over the decisions in which the log took i; `same` is the mean of π(a|s)."""
+    probabilities = policy.probabilities(dataset.observations, dataset.legal)
+    counts = np.bincount(dataset.actions, minlength=dataset.action_count)
+    sums = np.zeros((dataset.action_count, dataset.action_count))
+    np.add.at(sums, dataset.actions, probabilities)
+    means = sums / np.maximum(counts, 1)[:, None]
+    taken = probabilities[np.arange(len(dataset)), dataset.actions]
+    rows = tuple(tuple(row) for row in means.tolist())
+    return Agreement(policy.action_names, tuple(counts.tolist()), rows, float(taken.mean()))
+
+
+def telling_columns(dataset: Dataset, policy: Policy, count: int = 2) -> list[int]:
+    """The columns whose shuffling changes the policy most: mean ½ Σ_a |π(a|s) − π(a|s′)|, s′ with another row's."""
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(len(dataset))[:SAMPLE]
+    observations = np.asarray(dataset.observations[rows], dtype=np.float64)
+    before = policy.probabilities(observations)
+    changes = []
+    for j in range(observations.shape[1]):
+        shuffled = observations.copy()
+        shuffled[:, j] = rng.permutation(shuffled[:, j])
+        changes.append(np.abs(policy.probabilities(shuffled) - before).sum(axis=1).mean() / 2)
+    return np.argsort(changes, kind="stable")[::-1][:count].tolist()
+
+
+def action_map(dataset: Dataset, policy: Policy, cells: tuple[int, int] = (14, 10)) -> ActionMap:
+    """What was done and what would be done, over the two most telling columns."""
+    columns = telling_columns(dataset, policy)
+    edges = [_edges(dataset.observations[:, j], n) for j, n in zip(columns, cells, strict=False)]
+    edges = edges if len(edges) == 2 else [*edges, np.array([0.0, 1.0])]
+    places = [_cell(dataset.observations[:, j], these) for j, these in zip(columns, edges, strict=False)] + [
+        np.zeros(len(dataset), dtype=int)
+    ] * (2 - len(columns))
+    shape = (len(edges[1]) - 1, len(edges[0]) - 1, dataset.action_count)
+    inside = (places[0] >= 0) & (places[1] >= 0)
+    x, y = places[0][inside], places[1][inside]
+    taken, wanted = np.zeros(shape), np.zeros(shape)
+    np.add.at(taken, (y, x, dataset.actions[inside]), 1)
+    legal = None if dataset.legal is None else dataset.legal[inside]
+    np.add.at(wanted, (y, x), policy.probabilities(dataset.observations[inside], legal))
+    enough = taken.sum(axis=2) >= FEWEST
+    names = [dataset.observation_names[j] for j in columns]
+    return ActionMap(
+        actions=policy.action_names,
+        x=names[0],
+        y=names[1] if len(names) == 2 else "",
+        x_edges=tuple(edges[0].tolist()),
+        y_edges=tuple(edges[1].tolist()),
+        logged=_greatest(taken, enough),
+        proposed=_greatest(wanted, enough),
+    )
+
+
+def _edges(column: np.ndarray, count: int) -> np.ndarray:
+    """Even steps over the middle 98 %, so that a few far values do not empty the map."""
+    low, high = np.quantile(column, (0.01, 0.99)).astype(float)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return np.linspace(low, high, count + 1)
+
+
+def _cell(column: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Which cell each value is in; −1 outside."""
+    place = np.searchsorted(edges, column, side="right") - 1
+    place[column == edges[-1]] = len(edges) - 2
+    return np.where((place >= 0) & (place < len(edges) - 1), place, -1)
+
+
+def _greatest(amounts: np.ndarray, enough: np.ndarray) -> tuple[tuple[int | None, ...], ...]:
+    best = amounts.argmax(axis=2)
+    rows = zip(best.tolist(), enough.tolist(), strict=True)
+    return tuple(tuple(a if known else None for a, known in zip(*row, strict=True)) for row in rows)

@@ -1,0 +1,47 @@
+"""What a run folder says of itself, put together for its report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from statewise.report.content import ContentError, Curve, ReportContent, from_json
+from statewise.runs import RunError, RunFolder
+
+DECISION = "decision.json"
+METRICS = ("value", "ratio_ess", "entropy")
+NO_ANSWER = (
+    "The policies of this run were learned but never evaluated on held-out episodes, so nothing is known of what they "
+    "are worth."
+)
+
+
+def from_run(folder: RunFolder) -> ReportContent:
+    """The decision, where one was made, with the run's learning curves and manifest."""
+    path = folder.path / DECISION
+    try:
+        content = from_json(path.read_text(encoding="utf-8")) if path.is_file() else _undecided()
+    except (ContentError, UnicodeError) as error:
+        raise RunError(f"{path}: {error}") from error
+    manifest = folder.manifest()
+    curves = content.curves or curves_of(folder, str(manifest.get("algorithm", "run")))
+    return replace(content, curves=curves, manifest=manifest, folder=folder.path.name)
+
+
+def curves_of(folder: RunFolder, run: str) -> tuple[Curve, ...]:
+    """The learning curves of every seed, under the run's name."""
+    if not (folder.path / "metrics.npz").is_file():
+        return ()
+    metrics = folder.metrics()
+    seeds = folder.manifest().get("seeds") or range(len(next(iter(metrics.values()), ())))
+    return tuple(
+        Curve(name, run, int(seed), tuple(range(1, values.shape[0] + 1)), tuple(values.tolist()))
+        for name in METRICS
+        if name in metrics
+        for seed, values in zip(seeds, np.asarray(metrics[name], dtype=float), strict=True)
+    )
+
+
+def _undecided() -> ReportContent:
+    return ReportContent("not evaluated", NO_ANSWER, title="A run without an evaluation")

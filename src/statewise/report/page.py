@@ -1,0 +1,50 @@
+"""The page: one file with everything in it, which opens without a network and reads from the answer down."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+from jinja2 import Environment, StrictUndefined
+
+from statewise.report.content import ReportContent
+from statewise.report.panels import all_panels, legend
+from statewise.report.words import interval, number, one_decimal, percent, value
+from statewise.runs import flattened
+
+WORDS = {
+    "deploy": ("good", "✓", "Deploy the new policy"),
+    "do not deploy": ("bad", "✕", "Do not deploy the new policy"),
+    "collect more": ("doubtful", "?", "Collect more data first"),
+    "not evaluated": ("doubtful", "?", "No answer yet"),
+}
+OUTCOMES = {"good": ("✓", "good"), "doubtful": ("?", "doubtful"), "bad": ("✕", "not good")}
+ROLES = {"current": "what is done today", "chosen": "proposed", "other": "also considered", "gain": "difference"}
+
+
+def render(content: ReportContent) -> str:
+    """The report as HTML."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {
+        "number": number,
+        "percent": percent,
+        "interval": interval,
+        "share": one_decimal,
+        "value": value,
+    }
+    template = environment.from_string((files("statewise.report") / "template.html").read_text(encoding="utf-8"))
+    kind, sign, words = WORDS[content.answer]
+    return template.render(
+        content=content,
+        kind=kind,
+        sign=sign,
+        words=words,
+        outcomes=OUTCOMES,
+        roles=ROLES,
+        on_scale=[worth for worth in content.worths if worth.role != "gain"],
+        headline=[worth for worth in map(content.worth, ("current", "chosen", "gain")) if worth is not None],
+        panels=all_panels(content),
+        legend=legend(content.action_map),
+        settings=flattened(content.settings or content.manifest.get("config") or {}),
+        manifest=json.dumps({k: v for k, v in content.manifest.items() if k != "config"}, indent=2, ensure_ascii=False),
+    )

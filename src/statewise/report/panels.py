@@ -1,0 +1,146 @@
+"""The figures of each section: title, picture, words for those who cannot see it, and a caption."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from statewise.report import figures
+from statewise.report.content import ActionMap, ReportContent
+from statewise.report.drawing import variable
+from statewise.report.words import number, percent, spoken
+
+# title, what the curve says, whether it is a share of one
+METRICS = {
+    "value": ("What the critic expects", "A training signal, no evidence: the answer does not rest on it.", False),
+    "ratio_ess": (
+        "How many decisions still count",
+        "When the new policy goes where the log has hardly been, few decisions carry all the weight.",
+        True,
+    ),
+    "entropy": ("How undecided the policy is", "0 when it always does the same in the same situation.", False),
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One figure on the page."""
+
+    title: str
+    svg: str
+    alt: str
+    caption: str
+
+
+def all_panels(content: ReportContent) -> dict[str, list[Panel]]:
+    """By section; a section without figures has an empty list."""
+    return {
+        "worth": _worth_panel(content),
+        "support": _support_panels(content),
+        "learning": _learning_panels(content),
+        "difference": _difference_panels(content),
+    }
+
+
+def _worth_panel(content: ReportContent) -> list[Panel]:
+    items = [worth for worth in content.worths if worth.role != "gain"]
+    if not items:
+        return []
+    told = "; ".join(f"{worth.name}: {spoken(worth)}" for worth in items)
+    caption = (
+        f"Dots are estimates, bars are {percent(content.level)} intervals; a hollow dot has weak support. The shaded "
+        "band is current practice."
+    )
+    svg = figures.worths(items, content.value_name)
+    return [Panel(f"{content.value_name[0].upper()}{content.value_name[1:]}", svg, told, caption)]
+
+
+def _support_panels(content: ReportContent) -> list[Panel]:
+    panels = []
+    if content.overlap is not None:
+        edges, shares = content.overlap.edges, content.overlap.shares
+        most = max(range(len(shares)), key=lambda i: shares[i])
+        alt = (
+            f"Histogram of the new probability divided by the logged one. Most decisions, {percent(shares[most])}, lie "
+            f"between {number(edges[most])} and {number(edges[most + 1])}; the largest is below {number(edges[-1])}."
+        )
+        caption = "Near 1 the new policy does what the log did. Far to the right the log says little about it."
+        panels.append(Panel("Overlap with the log", figures.overlap(content.overlap), alt, caption))
+    if content.weight_shares:
+        tenth = _carried(content.weight_shares, 0.1)
+        alt = f"The heaviest tenth of the episodes carries {percent(tenth)} of the weight; evenly spread, 10 %."
+        caption = "On the dashed line all episodes count alike. The further above it, the fewer carry the answer."
+        panels.append(Panel("How evenly episodes count", figures.tail(content.weight_shares), alt, caption))
+    if content.calibration is not None:
+        pairs = zip(content.calibration.predicted, content.calibration.observed, strict=True)
+        worst = max(abs(predicted - observed) for predicted, observed in pairs)
+        alt = f"Estimated propensities against how often actions were taken; the largest gap is {percent(worst)}."
+        caption = "The log did not say how likely each action was; it was estimated. On the dashed line that is right."
+        panels.append(
+            Panel("Are the estimated propensities right?", figures.calibration(content.calibration), alt, caption)
+        )
+    return panels
+
+
+def _learning_panels(content: ReportContent) -> list[Panel]:
+    chosen = content.chosen
+    place = f" The chosen checkpoint, update {chosen.update:,} of seed {chosen.seed}, is circled." if chosen else ""
+    panels = []
+    if content.checkpoints:
+        known = [item.value for item in content.checkpoints if item.value is not None]
+        span = f"from {number(min(known))} to {number(max(known))}" if known else "none of which is identified"
+        alt = f"Estimated {content.value_name} of {len(content.checkpoints)} checkpoints, {span}.{place}"
+        caption = (
+            "Estimated on episodes kept apart for choosing, so the best one looks better here than it is: the answer "
+            "rests on others. Dashed: current practice. Gaps are not identified."
+        )
+        svg = figures.checkpoints(content.checkpoints, chosen, content.worth("current"))
+        panels.append(Panel("Value of each checkpoint", svg, alt, caption))
+    for metric, (title, caption, share) in METRICS.items():
+        lines = [curve for curve in content.curves if curve.metric == metric]
+        if lines:
+            start, end = (sum(line.values[i] for line in lines) / len(lines) for i in (0, -1))
+            alt = f"{title}, from {number(start)} to {number(end)} on average over {len(lines)} runs.{place}"
+            panels.append(Panel(title, figures.curves(lines, chosen, share), alt, caption))
+    return panels
+
+
+def _difference_panels(content: ReportContent) -> list[Panel]:
+    found = content.action_map
+    if found is None:
+        return []
+    pairs = [
+        (logged, proposed)
+        for rows in zip(found.logged, found.proposed, strict=True)
+        for logged, proposed in zip(*rows, strict=True)
+        if logged is not None
+    ]
+    changed = sum(logged != proposed for logged, proposed in pairs)
+    over = f"over {found.x} and {found.y}" if found.y else f"over {found.x}"
+    return [
+        Panel(
+            "What was done",
+            figures.action_map(found, "logged"),
+            f"Map of the action most often logged, {over}.",
+            "The action most often taken in the log. Empty where there are too few decisions.",
+        ),
+        Panel(
+            "What the new policy does",
+            figures.action_map(found, "proposed"),
+            f"Map of the new policy's likeliest action, {over}; it differs in {changed} of {len(pairs)} cells.",
+            f"Its likeliest action. It differs from the log in {changed} of {len(pairs)} cells.",
+        ),
+    ]
+
+
+def legend(found: ActionMap | None) -> list[tuple[str, str]]:
+    """Each action on the maps and its colour."""
+    if found is None:
+        return []
+    shown = {action for grid in (found.logged, found.proposed) for row in grid for action in row if action is not None}
+    colours = figures.action_colours(found)
+    return [(found.actions[action], variable(colours[action])) for action in sorted(shown)]
+
+
+def _carried(shares: tuple[float, ...], part: float) -> float:
+    ordered = sorted(shares, reverse=True)
+    return sum(ordered[: max(1, round(part * len(ordered)))]) / sum(ordered)

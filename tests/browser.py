@@ -1,0 +1,104 @@
+"""Drives a real browser: Chromium by its own protocol, without a network."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+import websocket
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+WHY_NOT = "no Chromium on this machine: apt-get install chromium"
+
+
+class Browser:
+    """One headless browser with one page; remembers every request and complaint."""
+
+    def __init__(self):
+        assert CHROMIUM is not None, WHY_NOT
+        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0"]
+        flags += [f"--user-data-dir={self.profile.name}", "--no-first-run", "--disable-background-networking"]
+        self.process = subprocess.Popen(
+            [CHROMIUM, *flags, "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        self.numbers = itertools.count(1)
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.socket = websocket.create_connection(self._address(), timeout=30, suppress_origin=True)
+        for domain in ("Page", "Network", "Runtime", "Log"):
+            self.send(f"{domain}.enable")
+
+    def _address(self) -> str:
+        told = Path(self.profile.name) / "DevToolsActivePort"
+        for _ in range(300):
+            if told.is_file() and len(told.read_text().splitlines()) == 2:
+                break
+            time.sleep(0.1)
+        port = told.read_text().splitlines()[0]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list") as answer:
+            pages = [page for page in json.load(answer) if page["type"] == "page"]
+        return pages[0]["webSocketDebuggerUrl"]
+
+    def send(self, method: str, **parameters):
+        number = next(self.numbers)
+        self.socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        while True:
+            message = json.loads(self.socket.recv())
+            self._heard(message)
+            if message.get("id") == number:
+                assert "error" not in message, message
+                return message["result"]
+
+    def _heard(self, message: dict) -> bool:
+        parameters = message.get("params", {})
+        if message.get("method") == "Network.requestWillBeSent":
+            self.requests.append(parameters["request"]["url"])
+        if message.get("method") == "Runtime.exceptionThrown":
+            self.complaints.append(str(parameters))
+        if message.get("method") == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
+            self.complaints.append(parameters["entry"]["text"])
+        if message.get("method") == "Runtime.consoleAPICalled":
+            self.complaints.append(str(parameters["args"]))
+        return message.get("method") == "Page.loadEventFired"
+
+    def open(self, path: Path) -> None:
+        self.requests.clear()
+        self.complaints.clear()
+        self.send("Page.navigate", url=path.resolve().as_uri())
+        for _ in range(300):
+            if self.ask("document.readyState") == "complete" and "about:" not in self.ask("location.href"):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"{path} did not load")
+
+    def ask(self, expression: str):
+        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def width(self, width: int, height: int = 800) -> None:
+        self.send(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
+        )
+
+    def media(self, kind: str = "screen", scheme: str = "light") -> None:
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.send("Emulation.setEmulatedMedia", media=kind, features=features)
+
+    def screenshot(self, path: Path) -> None:
+        answer = self.send("Page.captureScreenshot", captureBeyondViewport=True, format="png")
+        path.write_bytes(base64.b64decode(answer["data"]))
+
+    def close(self) -> None:
+        self.socket.close()
+        self.process.terminate()
+        self.process.wait(timeout=10)
+        self.profile.cleanup()

@@ -1,0 +1,117 @@
+"""The report in a real browser: light, dark, on a telephone, on paper."""
+
+import pytest
+
+from browser import CHROMIUM, WHY_NOT, Browser
+from reports import example, refused
+from statewise.report.page import render
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
+
+OVERFLOWING = """
+[...document.querySelectorAll('body *')].filter(e => {
+  // what scrolls by itself or is hidden does not count
+  if (e.closest('.scroll, pre, thead, svg') && !e.matches('.scroll, pre')) return false;
+  if (e.matches('thead, .skip')) return false;
+  const box = e.getBoundingClientRect();
+  return box.width > 0 && (box.right > innerWidth + 1 || box.left < -1);
+}).map(e => e.outerHTML.slice(0, 80))
+"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    browser = Browser()
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "example.html").write_text(render(example()))
+    (folder / "refused.html").write_text(render(refused()))
+    return [folder / "example.html", folder / "refused.html"]
+
+
+def test_it_opens_without_network_or_complaint(browser, pages):
+    for page in pages:
+        browser.width(1100)
+        browser.media()
+        browser.open(page)
+        assert browser.requests == [page.resolve().as_uri()]
+        assert browser.complaints == []
+        assert browser.ask("document.querySelectorAll('h1').length") == 1
+        assert browser.ask("document.querySelectorAll('h2').length") >= 6
+        assert browser.ask("[...document.querySelectorAll('[role=img]')].every(e => e.ariaLabel.length > 30)")
+        assert browser.ask("document.querySelectorAll('svg').length") == 10
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_nothing_overflows(browser, pages, width):
+    for page in pages:
+        browser.width(width)
+        browser.open(page)
+        assert browser.ask("document.documentElement.scrollWidth") <= width
+        assert browser.ask(OVERFLOWING) == []
+        # text in figures stays readable on a telephone
+        sizes = "[...document.querySelectorAll('svg text')].map(e => e.getBoundingClientRect().height)"
+        assert min(size for size in browser.ask(sizes) if size > 0) >= 8
+
+
+def contrast(browser, selector: str) -> float:
+    """WCAG's contrast of an element's text to what is behind it."""
+    return browser.ask(f"""(() => {{
+      const numbers = c => c.match(/[\\d.]+/g).map(Number);
+      const light = c => {{
+        const linear = v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+        const [r, g, b] = numbers(c).slice(0, 3).map(v => linear(v / 255));
+        return .2126 * r + .7152 * g + .0722 * b;
+      }};
+      let e = document.querySelector('{selector}'), behind = e;
+      while (numbers(getComputedStyle(behind).backgroundColor)[3] === 0) behind = behind.parentElement;
+      const svg = e.tagName === 'text' ? getComputedStyle(e).fill : getComputedStyle(e).color;
+      const [a, b] = [light(svg), light(getComputedStyle(behind).backgroundColor)];
+      return (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+    }})()""")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_can_be_read_in_light_and_dark(browser, pages, scheme):
+    browser.width(1100)
+    browser.media(scheme=scheme)
+    browser.open(pages[0])
+    dark = browser.ask("matchMedia('(prefers-color-scheme: dark)').matches")
+    assert dark == (scheme == "dark")
+    for selector in (
+        ".answer .words",
+        ".answer p:last-child",
+        ".lead",
+        "figcaption",
+        "svg text",
+        ".tile .small",
+        "a[href]",
+    ):
+        assert contrast(browser, selector) >= 4.5, selector
+
+
+def test_paper_is_white_and_keeps_everything(browser, pages):
+    browser.width(794)  # A4 at 96 dots an inch
+    browser.media("print", "dark")
+    browser.open(pages[0])
+    assert browser.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert browser.ask("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert browser.ask("document.documentElement.scrollWidth") <= 794
+    assert len(browser.send("Page.printToPDF")["data"]) > 50_000
+    browser.media()
+
+
+def test_the_keyboard_reaches_what_scrolls(browser, pages):
+    browser.width(360)
+    browser.media()
+    browser.open(pages[0])
+    assert browser.ask("[...document.querySelectorAll('.scroll, pre')].every(e => e.tabIndex === 0)")
+    for kind in ("keyDown", "keyUp"):
+        browser.send("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+    assert browser.ask("document.activeElement.className") == "skip"
+    assert browser.ask("document.activeElement.getBoundingClientRect().left") >= 0

@@ -1,0 +1,167 @@
+"""The page says the answer first, no number that is not known, and nothing that it was not given."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from reports import example, refused
+from statewise.report.content import ActionMap, ContentError, ReportContent, Worth, from_json, to_json
+from statewise.report.page import render
+from statewise.report.words import interval, number, spoken
+
+
+class Page(HTMLParser):
+    """What a reader, or a screen reader, meets."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.words: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        if self.tags and self.tags[-1][0] != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def html():
+    return render(example())
+
+
+def test_the_answer_comes_first(html):
+    text = Page(html).text
+    body = text[text.index("Treatment log") :]
+    order = ["Deploy the new policy", "On 150 held-out episodes", "20.2 to 22.6", "24.1 to 31.7", "What is it worth?"]
+    order += ["The answer rests on these checks", "What would change?", "Who carries the estimate?"]
+    order += ["Each line is one run", "Log: treatment.csv"]
+    places = [body.index(words) for words in order]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("do not deploy", "Do not deploy the new policy"),
+        ("collect more", "Collect more data first"),
+        ("not evaluated", "No answer yet"),
+    ],
+)
+def test_every_answer_has_its_words_even_with_nothing_else(answer, words):
+    page = Page(render(ReportContent(answer, "A reason.")))
+    assert words in page.text
+    assert "A reason." in page.text
+
+
+def test_what_is_not_identified_is_never_a_number():
+    page = Page(render(refused()))
+    rows = page.text[page.text.index("the new policy proposed") :]
+    assert rows.startswith(
+        "the new policy proposed not identified – not identified two episodes carry 93 % of the weight"
+    )
+    with pytest.raises(ContentError, match="it is not identified, so it must come without value"):
+        Worth("the new policy", "chosen", "not identified", "x", value=3.0)
+    with pytest.raises(ContentError, match="it is weak, so it needs a value"):
+        Worth("the new policy", "chosen", "weak", "x")
+
+
+def test_it_needs_nothing_from_elsewhere(html):
+    page = Page(html)
+    assert not {"script", "iframe", "object", "img", "video"} & {tag for tag, _ in page.tags}
+    for tag, attributes in page.tags:
+        for name in ("src", "href", "xlink:href", "action"):
+            assert attributes.get(name, "#").startswith(("#", "data:,")), (tag, attributes)
+    assert not re.search(r"url\((?!#)", html)
+    assert "@import" not in html
+    assert len(html) < 500_000
+
+
+def test_names_are_unique_and_figures_have_words(html):
+    page = Page(html)
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    figures = [attributes for _, attributes in page.tags if attributes.get("role") == "img"]
+    assert len(figures) == 10
+    assert all(len(attributes["aria-label"]) > 30 for attributes in figures)
+    assert sum(tag == "figcaption" for tag, _ in page.tags) == 10
+    assert "0a0a0" not in html  # every colour is the page's own
+    assert "0a0b0" not in html
+    links = [attributes["href"][1:] for tag, attributes in page.tags if tag == "a"]
+    assert set(links) <= set(ids)
+
+
+def test_hostile_names_stay_words():
+    bad = '<script>alert("x")</script>$x_1$&'
+    content = replace(
+        example(),
+        title=bad,
+        because=bad,
+        value_name=bad,
+        worths=(Worth(bad, "current", "supported", bad, 1.0, 0.5, 1.5, reason=bad),),
+        action_map=ActionMap((bad,), bad, bad, (0.0, 1.0), (0.0, 1.0), ((0,),), ((0,),)),
+        manifest={"a": bad},
+        settings={bad: bad},
+    )
+    html = render(content)
+    assert "<script" not in html
+    assert "$x_1$" in html
+
+
+def test_the_same_content_gives_the_same_page(html):
+    assert render(example()) == html
+
+
+def test_json_round_trip():
+    content = example()
+    assert from_json(to_json(content)) == content
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"answer": "yes"}, 'decision.answer is "yes", not one of deploy, do not deploy'),
+        ({"answer": None}, "decision.answer is null"),
+        ({"becuase": "x"}, "decision: 'becuase' is not known"),
+        ({"because": 3}, "decision.because is 3, not text"),
+        ({"level": "95"}, 'decision.level is "95", not a number'),
+        ({"worths": {}}, "decision.worths is {}, not a list"),
+        ({"worths": [{"name": "x"}]}, r"decision.worths\[0\]: 'role' is missing"),
+        ({"chosen": {"run": "a", "seed": 1.5, "update": 2}}, "decision.chosen.seed is 1.5, not a whole number"),
+        ({"weight_shares": [0.5, float("nan")]}, r"decision.weight_shares\[1\] is NaN, not a number"),
+        ({"overlap": {"edges": [0, 1], "shares": []}}, "decision.overlap: a histogram needs one edge more"),
+    ],
+)
+def test_a_wrong_decision_is_named(change, words):
+    with pytest.raises(ContentError, match=words):
+        from_json(json.dumps({"answer": "deploy", "because": "x"} | change))
+    with pytest.raises(ContentError, match="'because' is missing"):
+        from_json('{"answer": "deploy"}')
+    with pytest.raises(ContentError, match="it is not JSON"):
+        from_json("{")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "not identified"), (0.0, "0.000"), (21.44, "21.4"), (196.43, "196.4"), (-3.214, "−3.21"),
+        (0.1873, "0.187"), (6432.1, "6,432"), (1.5e7, "15.00 million"), (4.29e10, "42.90 billion"), (2.1e-5, "2.1e−05"),
+    ],
+)  # fmt: skip
+def test_numbers(value, words):
+    assert number(value) == words
+
+
+def test_an_interval_is_as_precise_at_both_ends():
+    worth = Worth("x", "other", "supported", "y", 25.0, 9.04, 31.9)
+    assert interval(worth) == "9.0 to 31.9"
+    assert spoken(worth) == "25.0, between 9.0 and 31.9"
