@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from statewise.data.minari import to_minari as to_minari
     from statewise.data.rawlog import Columns as Columns
     from statewise.data.table import load as load
+    from statewise.improvement import improve as improve
     from statewise.ope.estimate import Estimate as Estimate
     from statewise.ope.evaluate import evaluate as evaluate
     from statewise.ope.gate import gate as gate
@@ -42,6 +43,7 @@ _HOMES = {
     "from_arrays": "data.episodes",
     "from_minari": "data.minari",
     "gate": "ope.gate",
+    "improve": "improvement",
     "load": "data.table",
     "select": "ope.select",
     "to_arrays": "data.episodes",

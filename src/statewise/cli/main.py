@@ -16,6 +16,7 @@ COMMANDS = {
     "evaluate": "Say what a policy is worth, and whether to deploy it.",
     "export": "Write a policy for other programs: ONNX, or plain Python.",
     "fit": "Learn policies from a log.",
+    "improve": "From a log to a decision: learn, choose, judge, report.",
     "inspect": "Check a log and say what it holds.",
     "report": "Write a run's report: one page, the answer first.",
     "score": "Play a run's policies in a simulator.",
