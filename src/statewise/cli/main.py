@@ -10,6 +10,7 @@ import click
 
 # Each command is imported when it is called, so that `--help` and `inspect` do not wait for JAX.
 COMMANDS = {
+    "bench": "Time an update beside PyTorch.",
     "behaviour": "Make the policies that write the HIV logs.",
     "collect": "Write a log of simulated decisions.",
     "fit": "Learn policies from a log.",
