@@ -197,7 +197,7 @@ class _Loop:
 @eqx.filter_jit
 def begin(config: Config, data: Any, keys: Key[Array, " seeds"]) -> Any:
     """The warm-started state of every seed."""
-    return jax.vmap(lambda key: ALGORITHMS[type(config)].init(config, data, key))(keys)
+    return over_seeds(lambda key: ALGORITHMS[type(config)].init(config, data, key))(keys)
 
 
 @eqx.filter_jit
@@ -213,7 +213,14 @@ def stretch(
 
         return jax.lax.scan(step, state, done + jnp.arange(count))
 
-    return jax.vmap(one_seed)(state, keys)
+    return over_seeds(one_seed)(state, keys)
+
+
+def over_seeds(one_seed: Callable) -> Callable:
+    """Seeds side by side; on a CPU one after the other, whose caches hold one seed's batches and not those of all."""
+    if jax.default_backend() == "cpu":
+        return lambda *each: jax.lax.map(lambda arguments: one_seed(*arguments), each)
+    return jax.vmap(one_seed)
 
 
 def _told(metrics: Metrics, done: int, updates: int) -> Told:

@@ -11,6 +11,7 @@ import click
 # Each command is imported when it is called, so that `--help` and `inspect` do not wait for JAX.
 COMMANDS = {
     "act": "Say what a policy does in each row of a table.",
+    "bench": "Time an update beside PyTorch.",
     "behaviour": "Make the policies that write the HIV logs.",
     "collect": "Write a log of simulated decisions.",
     "evaluate": "Say what a policy is worth, and whether to deploy it.",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from statewise.data.dataset import Dataset
-from statewise.data.sampling import RowSampler, row_sampler
+from statewise.data.sampling import RowSampler, random_below, row_sampler
 
 
 class Padded(eqx.Module):
@@ -90,12 +89,12 @@ class DeviceLog(eqx.Module):
         return self.rows.take(sampler.draw(key, count))
 
     def draw_initial(self, key: Key[Array, ""], count: int) -> Float[Array, "count features"]:
-        episode = jax.random.randint(key, (count,), 0, self.starts.shape[0])
+        episode = random_below(key, count, self.starts.shape[0])
         return self.rows.take(self.starts[episode]).state
 
     def draw_terminal(self, key: Key[Array, ""], count: int) -> Float[Array, "count features"]:
         """States in which episodes ended."""
-        which = jax.random.randint(key, (count,), 0, self.terminal.shape[0])
+        which = random_below(key, count, self.terminal.shape[0])
         return self.rows.take(self.terminal[which]).next_state
 
     def renewed(self, key: Key[Array, ""], rows: Rows) -> Float[Array, "count features"]:
@@ -109,7 +108,7 @@ class DeviceLog(eqx.Module):
 
     def draw_episodes(self, key: Key[Array, ""], count: int) -> tuple[Rows, Bool[Array, "count horizon"]]:
         """Whole episodes, filled up to the horizon by repeating their last row, and which entries are real."""
-        episode = jax.random.randint(key, (count,), 0, self.starts.shape[0])
+        episode = random_below(key, count, self.starts.shape[0])
         time = jnp.arange(self.horizon)[None, :]
         length = self.lengths[episode][:, None]
         return self.rows.take(self.starts[episode][:, None] + jnp.minimum(time, length - 1)), time < length
