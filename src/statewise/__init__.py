@@ -4,8 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from statewise.algorithms.acer import ACER as ACER
+    from statewise.algorithms.behaviour_cloning import BehaviourCloning as BehaviourCloning
+    from statewise.algorithms.cql import CQL as CQL
+    from statewise.algorithms.fitted_q import FittedQ as FittedQ
     from statewise.algorithms.offpac import OffPAC as OffPAC
     from statewise.algorithms.opposd import OPPOSD as OPPOSD
+    from statewise.algorithms.sac import SAC as SAC
     from statewise.data.dataset import Dataset as Dataset
     from statewise.data.episodes import from_arrays as from_arrays
     from statewise.data.episodes import to_arrays as to_arrays
@@ -18,22 +23,31 @@ if TYPE_CHECKING:
     from statewise.parts.fit_ratio import fit_ratio as fit_ratio
     from statewise.policy_file import Policy as Policy
     from statewise.training import fit as fit
+    from statewise.tree_policy import TreePolicy as TreePolicy
+    from statewise.tree_policy import load_policy as load_policy
 
 # Where each public name lives; it is imported when first asked for, so that `import statewise` is instant
 # and a machine without the table libraries can still train.
 _HOMES = {
+    "ACER": "algorithms.acer",
+    "BehaviourCloning": "algorithms.behaviour_cloning",
+    "CQL": "algorithms.cql",
     "Columns": "data.rawlog",
     "Dataset": "data.dataset",
+    "FittedQ": "algorithms.fitted_q",
     "LogError": "data.findings",
     "LogWarning": "data.findings",
     "OPPOSD": "algorithms.opposd",
     "OffPAC": "algorithms.offpac",
     "Policy": "policy_file",
+    "SAC": "algorithms.sac",
+    "TreePolicy": "tree_policy",
     "fit": "training",
     "fit_ratio": "parts.fit_ratio",
     "from_arrays": "data.episodes",
     "from_minari": "data.minari",
     "load": "data.table",
+    "load_policy": "tree_policy",
     "to_arrays": "data.episodes",
     "to_minari": "data.minari",
 }

@@ -21,6 +21,7 @@ import jax
 import numpy as np
 
 from statewise.policy_file import Policy
+from statewise.tree_policy import TreePolicy, load_policy
 
 LIBRARIES = ("statewise", "jax", "equinox", "optax", "numpy")
 
@@ -96,16 +97,16 @@ class RunFolder:
         restored = jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(leaf) for leaf in leaves])
         return int(found[-1].stem.split("-")[1]), restored
 
-    def write_policy(self, seed: int, update: int, policy: Policy) -> None:
+    def write_policy(self, seed: int, update: int, policy: Policy | TreePolicy) -> None:
         policy.save(self.checkpoints / f"seed-{seed}-update-{update}.safetensors")
 
-    def policies(self) -> dict[tuple[int, int], Policy]:
+    def policies(self) -> dict[tuple[int, int], Policy | TreePolicy]:
         """Every checkpoint's policy by (seed, update), in that order."""
         found = {}
         for path in self.checkpoints.glob("seed-*-update-*.safetensors"):
             _, seed, _, update = path.stem.split("-")
             found[int(seed), int(update)] = path
-        return {key: Policy.load(found[key]) for key in sorted(found)}
+        return {key: load_policy(found[key]) for key in sorted(found)}
 
     def _write(self, name: str, contents: bytes) -> None:
         self._replace(name, lambda part: part.write_bytes(contents))
