@@ -148,7 +148,8 @@ class _Loop:
     def _stretch(self, state: Any, done: int, count: int) -> tuple[Any, Metrics]:
         if isinstance(self.config, FittedQ):
             return fitted_q.stretch(self.config, self.data, state, self.seeds, done, count)
-        return jax.device_get(stretch(self.config, self.data, state, self.keys, jnp.asarray(done), count))
+        state, metrics = stretch(self.config, self.data, state, self.keys, jnp.asarray(done), count)
+        return state, jax.device_get(metrics)
 
     def _begin(self) -> tuple[int, Any]:
         trees = isinstance(self.config, FittedQ)

@@ -74,11 +74,15 @@ class TreePolicy:
             part.write_bytes(save(tensors, metadata))
 
     def _chunk(self, observations: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n actions"]:
-        rows = np.arange(len(observations))[:, None]
-        node = np.broadcast_to(self.roots.ravel(), (len(observations), self.roots.size))
+        node = np.tile(self.roots.ravel().astype(np.int64), len(observations))
+        first = np.repeat(np.arange(len(observations)) * observations.shape[1], self.roots.size)
+        seen, children, walking = observations.ravel(), self.children.ravel(), np.arange(len(node))
         for _ in range(self.depth):
-            right = observations[rows, self.feature[node]] > self.threshold[node]
-            node = self.children[node, right.astype(np.int8)]
+            here = node[walking]
+            right = seen[first[walking] + self.feature[here]] > self.threshold[here]
+            there = children[2 * here + right]
+            node[walking] = there
+            walking = walking[there != here]  # a leaf is its own child
         return self.value[node].reshape(-1, *self.roots.shape).mean(axis=2)
 
 

@@ -90,7 +90,7 @@ def update(config: FittedQ, data: Prepared, policy: TreePolicy, seed: int, numbe
     gamma = min(config.discount, config.value_discount)
     target = data.reward + gamma * np.where(data.onward, following, 0.0)
     told = np.isfinite(target)  # not where no action that is legal there was ever taken
-    grown = []
+    grown, errors = [], []
     for action in range(data.actions):
         mine = told & (data.action == action)
         if not mine.any():
@@ -98,15 +98,20 @@ def update(config: FittedQ, data: Prepared, policy: TreePolicy, seed: int, numbe
             continue
         draw = np.random.SeedSequence((seed, number, action)).generate_state(1)[0]
         forest = _regressor()(n_estimators=config.trees, min_samples_leaf=config.leaf, random_state=int(draw) % 2**31)
-        grown.append([tree.tree_ for tree in forest.fit(data.state[mine], target[mine]).estimators_])
-    new = planted(grown, config.epsilon, data.observation_names)
-    fitted = np.take_along_axis(new.action_values(data.state), data.action[:, None].astype(np.int64), axis=1)[:, 0]
-    loss = np.mean((fitted[told] - target[told]) ** 2)
-    chances = new.probabilities(data.first, data.first_legal)
-    values = new.action_values(data.first)
-    value = np.where(chances > 0, chances * np.where(np.isfinite(values), values, 0.0), 0.0).sum(axis=1).mean()
-    spread = -np.where(chances > 0, chances * np.log(np.where(chances > 0, chances, 1.0)), 0.0).sum(axis=1).mean()
-    return new, of_learner(*(jnp.asarray(number, jnp.float32) for number in (value, loss, spread)), critic=new.value)
+        forest.fit(data.state[mine], target[mine])
+        grown.append([tree.tree_ for tree in forest.estimators_])
+        errors.append((forest.predict(data.state[mine]) - target[mine]) ** 2)
+    policy = planted(grown, config.epsilon, data.observation_names)
+    return policy, _measure(policy, data, np.concatenate(errors))
+
+
+def _measure(policy: TreePolicy, data: Prepared, errors: Float[np.ndarray, " fitted"]) -> Metrics:
+    chances = policy.probabilities(data.first, data.first_legal)
+    values = policy.action_values(data.first)
+    value = (chances * np.where(np.isfinite(values), values, 0.0)).sum(axis=1).mean()
+    spread = -(chances * np.log(np.where(chances > 0, chances, 1.0))).sum(axis=1).mean()
+    numbers = (jnp.asarray(number, jnp.float32) for number in (value, errors.mean(), spread))
+    return of_learner(*numbers, critic=jnp.asarray(errors))
 
 
 def stretch(
