@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from statewise.parts.critic import Critic
 from statewise.parts.emphasis import Emphasis
 from statewise.parts.q_network import QNetwork
 from statewise.parts.ratio import ClosedForm
-from statewise.training import fit
+from statewise.training import ALGORITHMS, prepare
 
 MDP = TabularMDP.random(states=4, actions=2, seed=2, termination=0.2)
 SHARED = {
@@ -39,16 +40,20 @@ def data():
     return collect_tabular(MDP, np.full((4, 2), 0.5), episodes=40, horizon=10, seed=0)
 
 
-def policy_of(data, config, stretch):
-    """The policy after three updates; each length of stretch is compiled by itself, and so is what was patched."""
-    return fit(data, config, seeds=[0], updates=3, checkpoint_every=stretch).policies[0].weights[0]
+def updated(config, prepared, state):
+    """Critic, policy and their optimisers after one update, compiled anew, so that what is patched is seen."""
+    update = jax.jit(lambda state: ALGORITHMS[type(config)].update(config, prepared, state, jax.random.key(2))[0])
+    after = update(state)
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves((after.critic, after.actor))])
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_weight_of_one_changes_nothing_and_the_true_one_does(data, name, monkeypatch):
     off, option = OPTIONS[name]
     on = replace(off, **option)
-    assert np.abs(policy_of(data, off, 1) - policy_of(data, on, 1)).max() > 1e-6
+    prepared, _ = prepare(data, on, jax.random.key(0))
+    state = jax.jit(lambda key: ALGORITHMS[type(on)].init(on, prepared, key))(jax.random.key(1))
+    assert np.abs(updated(off, prepared, state) - updated(on, prepared, state)).max() > 1e-6
     monkeypatch.setattr(emphasis, "follow_on", lambda ratios, first, discount: jnp.ones_like(ratios))
     monkeypatch.setattr(ratio, "of_rows", lambda ground, state, rows: jnp.ones(rows.reward.shape))
-    np.testing.assert_array_equal(policy_of(data, off, 3), policy_of(data, on, 3))
+    np.testing.assert_array_equal(updated(off, prepared, state), updated(on, prepared, state))

@@ -74,7 +74,7 @@ def test_soft_value_against_a_sum():
 
 def test_sac_settles_where_soft_value_iteration_does(data, monkeypatch):
     """Q* = r + γ τ log Σ_b exp Q*(s',b)/τ and π* = softmax(Q*/τ); τ is in units of the log's returns."""
-    heat = 0.5
+    heat = 2.0
     config = SAC(discount=DISCOUNT, critic=Q, temperature=Temperature(heat), hidden=(), learning_rate=0.2, updates=100)
     result, state = last_state(monkeypatch, data, config)
     absolute = heat * np.std(data.returns(DISCOUNT))
@@ -83,7 +83,7 @@ def test_sac_settles_where_soft_value_iteration_does(data, monkeypatch):
         exact = backed_up(absolute * np.log(np.exp(exact / absolute).sum(axis=1)))
     policy = result.policies[0].probabilities(np.eye(STATES))
     np.testing.assert_allclose(policy, softmax(exact / absolute), atol=0.01)
-    assert 0.1 < policy.min() < 0.4  # soft, and not uniform
+    assert 0.01 < policy.min() < 0.3  # soft, and not uniform
     for i in range(2):
         network = jax.tree.map(lambda leaf, i=i: leaf[i], state.critic.network)
         np.testing.assert_allclose(values_told(network, data), exact, rtol=0.01)

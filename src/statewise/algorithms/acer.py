@@ -49,7 +49,7 @@ class ACER:
     batch: int = 5000
     clone_steps: int = 2000
     state_ratio: ClosedForm | RatioNetwork | None = None
-    updates: int = 2000
+    updates: int = 500
 
 
 class Prepared(eqx.Module):

@@ -35,10 +35,10 @@ class CQL:
 
     discount: float = 0.98
     value_discount: float = 0.99
-    critic: QNetwork = field(default_factory=QNetwork)
+    critic: QNetwork = field(default_factory=lambda: QNetwork(hidden=(32, 32), learning_rate=1e-4))
     conservatism: float = 0.1
-    temperature: float = 0.02
-    updates: int = 2000
+    temperature: float = 0.005
+    updates: int = 1000
 
 
 class Prepared(eqx.Module):

@@ -42,7 +42,7 @@ class SAC:
     learning_rate: float = 1e-3
     decay: bool = True
     batch: int = 1000
-    updates: int = 2000
+    updates: int = 1000
 
 
 class Prepared(eqx.Module):
