@@ -21,7 +21,6 @@ from typing import Any
 from statewise.data.behaviour import Propensities, estimate_propensities
 from statewise.data.dataset import Dataset, usual_discount
 from statewise.files import write_text
-from statewise.ope.evaluate import evaluate
 from statewise.ope.gate import Decision, gate
 from statewise.ope.select import Selection, select
 from statewise.presets import preset
@@ -179,7 +178,7 @@ def _select(
 
 
 def _best(candidates: Mapping[str, Selection], plan: Plan) -> str:
-    """The one with the greatest lower bound on the choosing episodes; the first algorithm's where that tells nothing."""
+    """The one with the greatest lower bound on the choosing episodes; or the first algorithm's."""
     bounds = {
         name: one.scores[one.seed, one.update].low
         for name, one in candidates.items()

@@ -37,7 +37,9 @@ class _Duration(click.ParamType):
 @click.command(epilog="Example: statewise improve visits.csv --out runs/visits")
 @click.argument("log", type=click.Path(path_type=Path))
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Folder of the run [default: runs/ and the log's name]; goes on there."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder of the run [default: runs/ and the log's name]; goes on there.",
 )
 @click.option("--algorithm", type=click.Choice([name for name in ALGORITHMS if name != "fitted-q"]), help="[opposd]")
 @click.option("--discount", type=click.FloatRange(0, 1, min_open=True), help="γ [default: chosen by the log].")
@@ -118,9 +120,13 @@ def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
         return
     console = Console(highlight=False)
     answer = Text(decision.answer.capitalize(), style=f"bold {COLOURS[decision.answer]}")
-    console.print(Panel(Text.assemble(answer, "\n", decision.reason[:1].upper() + decision.reason[1:] + "."), width=100))
+    console.print(
+        Panel(Text.assemble(answer, "\n", decision.reason[:1].upper() + decision.reason[1:] + "."), width=100)
+    )
     console.print(Text(f"  today       {decision.behaviour.value:.4g}  (mean return of the log's judging episodes)"))
-    worth = f"{told.value:.4g}  ({told.low:.4g} to {told.high:.4g}), {told.verdict}" if told.identified else told.verdict
+    worth = (
+        f"{told.value:.4g}  ({told.low:.4g} to {told.high:.4g}), {told.verdict}" if told.identified else told.verdict
+    )
     console.print(Text(f"  new policy  {worth}"))
     console.print(Text(f"  report      {improvement.report}"))
     console.print(Text(f"  policy      {improvement.policy_file}"))

@@ -45,6 +45,13 @@ def chance_of_taken(network: Network, rows: Rows) -> Float[Array, "*batch"]:
     return taken / reduce(jnp.add, weights)
 
 
+def expectation(
+    values: Float[Array, "*batch actions"], log_probabilities: Float[Array, "*batch actions"]
+) -> Float[Array, "*batch"]:
+    """Σ_a π(a|s) Q(s,a), from log π."""
+    return jnp.sum(jnp.exp(log_probabilities) * values, axis=-1)
+
+
 def entropy(log_probabilities: Float[Array, "*batch actions"]) -> Float[Array, "*batch"]:
     """H(π(·|s)) = −Σ_a π(a|s) log π(a|s); actions without probability add nothing."""
     finite = jnp.where(jnp.isfinite(log_probabilities), log_probabilities, 0.0)

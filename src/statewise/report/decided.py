@@ -156,7 +156,7 @@ def _checkpoints(candidate: Candidate) -> list[Checkpoint]:
 
 
 def _carriers(estimate: Estimate, judged: Dataset) -> tuple[Carrier, ...]:
-    returns = {str(episode): value for episode, value in zip(judged.episode_ids, judged.returns(estimate.discount))}
+    returns = dict(zip(map(str, judged.episode_ids), judged.returns(estimate.discount), strict=True))
     carriers = estimate.diagnostics.carriers
     return tuple(Carrier(str(episode), share, float(returns[str(episode)])) for episode, share in carriers)
 
