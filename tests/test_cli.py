@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from logs import make
+from statewise.policy_file import Policy
 
 
 def statewise(*arguments, start=("-m", "statewise"), **options):
@@ -145,6 +146,11 @@ def test_fit_and_score_a_small_run(tmp_path):
     assert pl.read_parquet(tmp_path / "run" / "metrics.parquet").select("seed", "update").rows() == [
         (seed, update) for seed in (0, 1) for update in (1, 2, 3, 4)
     ]
+    card = Policy.load(tmp_path / "run" / "checkpoints" / "seed-1-update-4.safetensors").full_card()
+    assert (card["algorithm"], card["seed"], card["update"], card["discount"]) == ("OPPOSD", 1, 4, 1.0)
+    assert card["data"] == json.loads((tmp_path / "run" / "manifest.json").read_text())["data"]
+    assert {"statewise", "jax", "numpy", "python"} <= set(card["versions"])
+    assert card["estimate"] is None
     before = (tmp_path / "run" / "checkpoints" / "seed-1-update-4.safetensors").read_bytes()
     again = statewise(*arguments, "--out", tmp_path / "run", "--json")
     assert again.returncode == 0, again.stderr

@@ -20,9 +20,9 @@ from statewise.files import written_whole
 from statewise.tensors import TensorError, read_tensors
 
 FORMAT = "statewise-policy-1"
-BLOCK = 4096  # rows at a time: all layers of so many stay in a processor's cache
 # what every card answers, with null while it is not known
 UNKNOWN = ("algorithm", "seed", "update", "discount", "data", "estimate", "verdict", "versions")
+BLOCK = 4096  # rows at a time: all layers of so many stay in a processor's cache
 
 
 class PolicyFileError(ValueError):

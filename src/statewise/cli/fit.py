@@ -120,9 +120,8 @@ def _trackers(out: Path, tensorboard: Path | None, mlflow: str | None) -> Iterat
         trackers.append(TensorBoardTracker(folder, tensorboard))
     if mlflow is not None:
         needs("mlflow", "mlflow")
-        os.environ.setdefault(
-            "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2"
-        )  # its own 7 take minutes to say that no one is there
+        # its own 7 take minutes to say that no one is there
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         from statewise.tracking.mlflow import MlflowTracker
 
         trackers.append(MlflowTracker(folder, mlflow))
