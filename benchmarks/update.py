@@ -1,7 +1,7 @@
 """One actor update of OPPOSD: statewise beside eager PyTorch, at the sizes of the paper's CartPole table.
 
     pip install torch==2.13.0
-    python benchmarks/update.py [--check] [--json] [--repeats 9] [--largest 7]
+    statewise bench [--check] [--json] [--repeats 9] [--largest 7]
 
 The ratio takes 50 steps of 2 x 200 rows, the critic 10 of 5,000, the actor one of 5,000; networks have one layer of 32.
 Contestants alternate within each repeat, so that whatever else uses the machine disturbs all alike; the table gives the
@@ -9,8 +9,7 @@ median of the repeats, the fastest, and the processor time of all threads, which
 up and compiling are not counted, but told. PyTorch runs with one thread and with one for each core, and the faster of
 the two is what statewise is compared with; its metrics, which statewise computes in every update, are left out.
 
---check asserts that both compute the same: losses and gradients on one batch, and the weights after whole updates.
-It must be run again when `statewise.algorithms.opposd` changes what it draws, or in which order.
+--check asserts that both compute the same (see check_update.py).
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import json
 import os
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -37,14 +35,12 @@ from statewise.data.dataset import Dataset
 from statewise.domains.behaviours import Uniform
 from statewise.domains.cartpole import CARTPOLE
 from statewise.domains.collect import collect
-from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
-from statewise.parts import ratio, ratio_network
+from statewise.parts import ratio
 from statewise.parts.actor import Actor
 from statewise.parts.anchor import Anchor
 from statewise.parts.critic import Critic
 from statewise.parts.ratio import ClosedForm, RatioNetwork
-from statewise.parts.ratio_network import ActionRatio
 from statewise.training import begin, prepare, stretch
 
 EPISODES = 500
@@ -269,80 +265,6 @@ def by_size(dataset: Dataset, repeats: int, largest: int) -> dict[str, Any]:
     }
 
 
-# Whether both compute the same
-
-
-def check(dataset: Dataset) -> None:
-    data = prepare(dataset, NETWORK, jax.random.key(0))[0]
-    state = seed_of(begin(NETWORK, data, keys_of(1)), 0)
-    # the log's policy is uniform, and so is its clone: one that is not tells more of ρ and of the entropy
-    state = eqx.tree_at(lambda state: state.actor.network.weights[-1], state, replace_fn=lambda weight: 20 * weight)
-    log, key = torch_log(data), jax.random.key(1)
-    check_ratio_loss(data, state, log, key)
-    check_updates(data, state, log, key, count=3)
-    print("PyTorch's update is that of statewise: losses, gradients, and all weights after each of 3 updates")
-
-
-def check_ratio_loss(data: opposd.Prepared, state: opposd.State, log: torch_opposd.Log, key: jax.Array) -> None:
-    rho: ActionRatio = partial(ratio.action_ratio, state.actor.network)
-    pairs = ratio_network.draw_pairs(NETWORK.ratio, rho, data.log, data.chain, data.ground.bandwidth, 1, key)
-    pairs = jax.tree.map(lambda leaf: leaf[0], pairs)
-    loss, gradient = jax.value_and_grad(ratio_network.average_loss)(state.ratio.network, pairs)
-
-    network = torch_agent(state).ratio
-    following = tensor(pairs.following)
-    kernel = torch_opposd.rbf(following[:1], following[1:], log.bandwidth)[0]
-    theirs = torch_opposd.ratio_loss(
-        network, tensor(pairs.state), following, tensor(pairs.ratio), kernel / kernel.mean()
-    )
-    theirs.backward()
-    torch.testing.assert_close(theirs.detach(), tensor(loss), rtol=1e-3, atol=1e-8)
-    for parameter, wanted in zip(network.parameters(), torch_order(gradient), strict=True):
-        torch.testing.assert_close(parameter.grad, wanted, rtol=1e-3, atol=1e-6)
-
-
-def check_updates(
-    data: opposd.Prepared, state: opposd.State, log: torch_opposd.Log, key: jax.Array, count: int
-) -> None:
-    """Whole updates on the same draws: the losses they met, and where every network ended."""
-    agent = torch_agent(state)
-    update = eqx.filter_jit(opposd.update)
-    for number in range(count):
-        own, before = jax.random.fold_in(key, number), state
-        state, metrics = update(NETWORK, data, before, own)
-        loss = torch_opposd.update(agent, log, draws_of(data, own))
-        torch.testing.assert_close(loss, tensor(metrics.critic_loss), rtol=1e-3, atol=0)
-        gradient = torch.stack([parameter.grad.norm() for parameter in agent.actor.parameters()]).norm()
-        torch.testing.assert_close(gradient, tensor(metrics.gradient_norm), rtol=1e-3, atol=0)
-        check_weights(agent.ratio, state.ratio.network, before.ratio.network)
-        check_weights(agent.critic, state.critic.network, before.critic.network)
-        check_weights(agent.actor, state.actor.network, before.actor.network)
-
-
-def check_weights(module: nn.Sequential, after: Network, before: Network) -> None:
-    for parameter, wanted, was in zip(module.parameters(), torch_order(after), torch_order(before), strict=True):
-        # a hundredth of how far the update went: what rounding may come to in 50 steps
-        slack = 0.01 * float((wanted - was).abs().max())
-        torch.testing.assert_close(parameter.detach(), wanted, rtol=0, atol=slack)
-
-
-def draws_of(data: opposd.Prepared, key: jax.Array) -> torch_opposd.Draws:
-    """What `opposd.update` draws with this key."""
-
-    def rows(part: jax.Array, *shape: int) -> Tensor:
-        return tensor(data.log.draw(part, int(np.prod(shape))).index).long().reshape(shape)
-
-    of_ratio, of_critic, of_actor = (key_for(key, name) for name in ("ratio", "critic", "actor"))
-    pairs = (torch_opposd.RATIO_STEPS, 2, torch_opposd.RATIO_BATCH)
-    fresh = tensor(data.log.draw_initial(key_for(of_ratio, "renewal"), int(np.prod(pairs))))
-    return torch_opposd.Draws(
-        ratio_rows=rows(key_for(of_ratio, "rows"), *pairs),
-        fresh=fresh.reshape(*pairs, -1),
-        critic_rows=rows(key_for(of_critic, "rows"), torch_opposd.CRITIC_STEPS, torch_opposd.CRITIC_BATCH),
-        actor_rows=rows(of_actor, torch_opposd.ACTOR_BATCH),
-    )
-
-
 # Telling
 
 
@@ -373,15 +295,17 @@ def tell_ratios(label: str, ratios: dict[str, float], goal: str = "") -> None:
     print(f"  {label:42s} {ratios['median']:8.2f} {ratios['fastest']:8.2f} {ratios['processor']:9.2f}   {goal}")
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", action="store_true", help="assert that both compute the same, and stop")
     parser.add_argument("--json", action="store_true", help="print all numbers as JSON instead of the table")
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--largest", type=int, default=7, help="the largest log has 10 to this power rows")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     dataset = collect(CARTPOLE, Uniform(2), EPISODES, seed=0)
     if options.check:
+        from check_update import check
+
         check(dataset)
         return
     results = {

@@ -4,8 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from statewise.algorithms.acer import ACER as ACER
+    from statewise.algorithms.behaviour_cloning import BehaviourCloning as BehaviourCloning
+    from statewise.algorithms.cql import CQL as CQL
+    from statewise.algorithms.fitted_q import FittedQ as FittedQ
     from statewise.algorithms.offpac import OffPAC as OffPAC
     from statewise.algorithms.opposd import OPPOSD as OPPOSD
+    from statewise.algorithms.sac import SAC as SAC
     from statewise.data.behaviour import estimate_propensities as estimate_propensities
     from statewise.data.dataset import Dataset as Dataset
     from statewise.data.episodes import from_arrays as from_arrays
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from statewise.data.minari import to_minari as to_minari
     from statewise.data.rawlog import Columns as Columns
     from statewise.data.table import load as load
+    from statewise.improvement import improve as improve
     from statewise.ope.estimate import Estimate as Estimate
     from statewise.ope.evaluate import evaluate as evaluate
     from statewise.ope.gate import gate as gate
@@ -23,13 +29,19 @@ if TYPE_CHECKING:
     from statewise.parts.fit_ratio import fit_ratio as fit_ratio
     from statewise.policy_file import Policy as Policy
     from statewise.training import fit as fit
+    from statewise.tree_policy import TreePolicy as TreePolicy
+    from statewise.tree_policy import load_policy as load_policy
 
 # Where each public name lives; it is imported when first asked for, so that `import statewise` is instant
 # and a machine without the table libraries can still train.
 _HOMES = {
+    "ACER": "algorithms.acer",
+    "BehaviourCloning": "algorithms.behaviour_cloning",
+    "CQL": "algorithms.cql",
     "Columns": "data.rawlog",
     "Dataset": "data.dataset",
     "Estimate": "ope.estimate",
+    "FittedQ": "algorithms.fitted_q",
     "LogError": "data.findings",
     "LogWarning": "data.findings",
     "OPPOSD": "algorithms.opposd",
@@ -37,13 +49,17 @@ _HOMES = {
     "Policy": "policy_file",
     "estimate_propensities": "data.behaviour",
     "evaluate": "ope.evaluate",
+    "SAC": "algorithms.sac",
+    "TreePolicy": "tree_policy",
     "fit": "training",
     "fit_ratio": "parts.fit_ratio",
     "from_arrays": "data.episodes",
     "from_minari": "data.minari",
     "gate": "ope.gate",
+    "improve": "improvement",
     "load": "data.table",
     "select": "ope.select",
+    "load_policy": "tree_policy",
     "to_arrays": "data.episodes",
     "to_minari": "data.minari",
 }

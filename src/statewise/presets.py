@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from statewise.algorithms.acer import ACER
+from statewise.algorithms.behaviour_cloning import BehaviourCloning
+from statewise.algorithms.cql import CQL
+from statewise.algorithms.fitted_q import FittedQ
 from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
+from statewise.algorithms.sac import SAC
 from statewise.parts.actor import Actor
 from statewise.parts.anchor import Anchor
 from statewise.parts.critic import Critic
 from statewise.parts.ratio_network import RatioNetwork
 
-Config = OPPOSD | OffPAC
+Config = OPPOSD | OffPAC | SAC | ACER | BehaviourCloning | CQL | FittedQ
 
 OFF = Anchor(weight=0.0)
 
@@ -75,6 +80,16 @@ PAPER_HIV = OPPOSD(
 PRESETS = {"default": OPPOSD(), "paper-cartpole": PAPER_CARTPOLE, "paper-hiv": PAPER_HIV}
 
 
+OTHERS = {
+    "sac": SAC(),
+    "acer": ACER(),
+    "behaviour-cloning": BehaviourCloning(),
+    "fitted-q": FittedQ(),
+    "cql": CQL(),
+}
+ALGORITHMS = ("opposd", "offpac", *OTHERS)
+
+
 def preset(name: str = "default", algorithm: str = "opposd", discount: float | None = None) -> Config:
     """The settings of that name for that algorithm; Off-PAC's are OPPOSD's without the ratio."""
     if name not in PRESETS:
@@ -82,8 +97,12 @@ def preset(name: str = "default", algorithm: str = "opposd", discount: float | N
     config = PRESETS[name] if discount is None else replace(PRESETS[name], discount=discount)
     if algorithm == "opposd":
         return config
+    if algorithm in OTHERS:
+        if name != "default":
+            raise ValueError(f"{name}: the paper's table has no settings of {algorithm}; use --preset default")
+        return replace(OTHERS[algorithm], discount=config.discount)
     if algorithm != "offpac":
-        raise ValueError(f"there is no algorithm '{algorithm}'; there are opposd and offpac")
+        raise ValueError(f"there is no algorithm '{algorithm}'; there are {', '.join(ALGORITHMS)}")
     return OffPAC(
         discount=config.discount,
         variant="full" if config.variant == "full" else "average",

@@ -23,6 +23,7 @@ import numpy as np
 
 from statewise.files import write_text, written_whole
 from statewise.policy_file import Policy
+from statewise.tree_policy import TreePolicy, load_policy
 
 LIBRARIES = ("statewise", "jax", "equinox", "optax", "numpy")
 
@@ -109,24 +110,24 @@ class RunFolder:
         restored = jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(leaf) for leaf in leaves])
         return int(found[-1].stem.split("-")[1]), restored
 
-    def write_policy(self, seed: int, update: int, policy: Policy) -> None:
+    def write_policy(self, seed: int, update: int, policy: Policy | TreePolicy) -> None:
         policy.save(self.checkpoints / f"seed-{seed}-update-{update}.safetensors")
 
-    def policies(self) -> dict[tuple[int, int], Policy]:
+    def policies(self) -> dict[tuple[int, int], Policy | TreePolicy]:
         """Every checkpoint's policy by (seed, update), in that order."""
-        return {key: Policy.load(path) for key, path in self._policy_paths().items()}
+        return {key: load_policy(path) for key, path in self._policy_paths().items()}
 
-    def policy(self) -> tuple[Policy, str]:
+    def policy(self) -> tuple[Policy | TreePolicy, str]:
         """The policy to act by, and in words which one it is: the chosen one, or the first seed's last."""
         if self.chosen.is_file():
-            return Policy.load(self.chosen), "the policy that was chosen for this run"
+            return load_policy(self.chosen), "the policy that was chosen for this run"
         paths = self._policy_paths()
         if not paths:
             raise RunError(f"{self.path}: it has no checkpoints yet")
         first = min(seed for seed, _ in paths)
         last = max(update for seed, update in paths if seed == first)
         words = f"the last policy of seed {first} (update {last:,}); none was chosen by evaluation"
-        return Policy.load(paths[first, last]), words
+        return load_policy(paths[first, last]), words
 
     def _policy_paths(self) -> dict[tuple[int, int], Path]:
         found = {}

@@ -14,9 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from statewise.algorithms import offpac, opposd
+from statewise.algorithms import acer, behaviour_cloning, cql, fitted_q, offpac, opposd, sac
+from statewise.algorithms.acer import ACER
+from statewise.algorithms.behaviour_cloning import BehaviourCloning
+from statewise.algorithms.cql import CQL
+from statewise.algorithms.fitted_q import FittedQ
 from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
+from statewise.algorithms.sac import SAC
 from statewise.data.augment import Scaler, pad, smooth
 from statewise.data.dataset import Dataset, usual_discount
 from statewise.ops.keys import key_for
@@ -24,9 +29,17 @@ from statewise.ops.networks import Network
 from statewise.parts.metrics import PARTS, Metrics
 from statewise.policy_file import Policy
 from statewise.runs import RunError, RunFolder, provenance, versions
+from statewise.tree_policy import TreePolicy
 
-Config = OPPOSD | OffPAC
-ALGORITHMS: dict[type, Any] = {OPPOSD: opposd, OffPAC: offpac}
+Config = OPPOSD | OffPAC | SAC | ACER | BehaviourCloning | CQL | FittedQ
+ALGORITHMS: dict[type, Any] = {
+    OPPOSD: opposd,
+    OffPAC: offpac,
+    SAC: sac,
+    ACER: acer,
+    BehaviourCloning: behaviour_cloning,
+    CQL: cql,
+}  # and FittedQ, whose trees are grown outside of the compiled loop
 
 
 class NotFinite(ArithmeticError):
@@ -48,8 +61,8 @@ class Told:
 class Result:
     """A finished run: the last policy of each seed, every checkpoint, and all metrics [seeds, updates]."""
 
-    policies: tuple[Policy, ...]
-    checkpoints: dict[tuple[int, int], Policy]
+    policies: tuple[Policy | TreePolicy, ...]
+    checkpoints: dict[tuple[int, int], Policy | TreePolicy]
     metrics: dict[str, np.ndarray]
     config: Config
     seeds: tuple[int, ...]
@@ -83,11 +96,16 @@ def fit(
 
 def prepare(dataset: Dataset, config: Config, key: Key[Array, ""]) -> tuple[Any, Scaler]:
     """The log as the learner draws from it, and how observations were scaled."""
-    if config.smoothing != 0:
+    if isinstance(config, OPPOSD | OffPAC) and config.smoothing != 0:
         dataset = smooth(dataset, config.smoothing, horizon=config.horizon).dataset
     scaler = Scaler.of(dataset)
-    scale = float(np.std(dataset.returns(config.discount))) if config.scale_values else 1.0
-    scaled = scaler.scale(dataset if config.horizon is None else pad(dataset, config.horizon))
+    if isinstance(config, FittedQ):
+        return fitted_q.prepare(config, dataset), scaler
+    scale = float(np.std(dataset.returns(config.discount)))
+    if isinstance(config, OPPOSD | OffPAC):  # the paper's own settings neither scale values nor end episodes
+        scale = scale if config.scale_values else 1.0
+        dataset = dataset if config.horizon is None else pad(dataset, config.horizon)
+    scaled = scaler.scale(dataset)
     # returns that never vary leave nothing to scale by
     data = ALGORITHMS[type(config)].prepare(config, scaled, scale if scale > 0 else 1.0, key)
     return data, scaler
@@ -108,7 +126,7 @@ class _Loop:
         self.updates, self.every, self.folder = config.updates, every, folder
         self.data, self.scaler = prepare(dataset, config, key_for(jax.random.key(0), "prepare"))
         self.keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-        self.checkpoints: dict[tuple[int, int], Policy] = {}
+        self.checkpoints: dict[tuple[int, int], Policy | TreePolicy] = {}
         self.metrics: dict[str, np.ndarray] = {}
 
     def run(self, progress: Callable[[Told], None]) -> Result:
@@ -116,8 +134,7 @@ class _Loop:
         while done < self.updates:
             # stretches end on multiples of `every`, so that a resumed run makes the same checkpoints
             count = min(self.every - done % self.every, self.updates - done)
-            state, metrics = stretch(self.config, self.data, state, self.keys, jnp.asarray(done), count)
-            metrics = jax.device_get(metrics)
+            state, metrics = self._stretch(state, done, count)
             self._check_finite(metrics, done)
             done += count
             self._keep(metrics, state, done)
@@ -125,10 +142,16 @@ class _Loop:
         last = tuple(self._policy(state, i, done) for i in range(len(self.seeds)))
         return Result(last, self.checkpoints, self.metrics, self.config, self.seeds)
 
+    def _stretch(self, state: Any, done: int, count: int) -> tuple[Any, Metrics]:
+        if isinstance(self.config, FittedQ):
+            return fitted_q.stretch(self.config, self.data, state, self.seeds, done, count)
+        state, metrics = stretch(self.config, self.data, state, self.keys, jnp.asarray(done), count)
+        return state, jax.device_get(metrics)
+
     def _begin(self) -> tuple[int, Any]:
         """Where to go on from; the warm start is only made where there is nothing to resume."""
         if self.folder is None:
-            return 0, begin(self.config, self.data, self.keys)
+            return 0, self._fresh()
         identity = {
             "algorithm": type(self.config).__name__,
             "config": json.loads(json.dumps(asdict(self.config))),
@@ -142,12 +165,21 @@ class _Loop:
                 raise RunError(
                     f"{self.folder.path}: it holds a run with another {', '.join(changed)}; give a new folder"
                 )
-            resumed = self.folder.read_state(eqx.filter_eval_shape(begin, self.config, self.data, self.keys))
+            trees = isinstance(self.config, FittedQ)
+            like = () if trees else eqx.filter_eval_shape(begin, self.config, self.data, self.keys)
+            resumed = self.folder.read_state(like)
             if resumed is not None:
                 self.metrics, self.checkpoints = self.folder.metrics(), self.folder.policies()
+                if trees:  # the policies are all there is to go on from
+                    return resumed[0], tuple(self.checkpoints[seed, resumed[0]] for seed in self.seeds)
                 return resumed
         self.folder.write_manifest({**identity, **provenance()})
-        return 0, begin(self.config, self.data, self.keys)
+        return 0, self._fresh()
+
+    def _fresh(self) -> Any:
+        if isinstance(self.config, FittedQ):
+            return tuple(fitted_q.init(self.config, self.data) for _ in self.seeds)
+        return begin(self.config, self.data, self.keys)
 
     def _check_finite(self, metrics: Metrics, done: int) -> None:
         finite = np.asarray(metrics.finite)  # [seeds, updates, parts]
@@ -171,10 +203,23 @@ class _Loop:
             for seed in self.seeds:
                 self.folder.write_policy(seed, done, self.checkpoints[seed, done])
             self.folder.write_metrics(self.metrics)
-            self.folder.write_state(done, state)  # last: a resumed run finds all that came before it
+            left = () if isinstance(self.config, FittedQ) else state  # trees go on from their policies
+            self.folder.write_state(done, left)  # last: a resumed run finds all that came before it
 
-    def _policy(self, state: Any, i: int, update: int) -> Policy:
-        network: Network = jax.tree.map(lambda leaf: np.asarray(leaf[i], np.float64), state.actor.network)
+    def _policy(self, state: Any, i: int, update: int) -> Policy | TreePolicy:
+        card = {
+            "algorithm": type(self.config).__name__,
+            "seed": self.seeds[i],
+            "update": update,
+            "discount": self.config.discount,
+            "data": self.dataset.fingerprint,
+            "versions": versions(),
+        }
+        if isinstance(self.config, FittedQ):
+            return replace(state[i], card=card)
+        own = jax.tree.map(lambda leaf: leaf[i], state)
+        network: Network = ALGORITHMS[type(self.config)].policy(self.config, own)
+        network = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), network)
         seen = len(self.dataset.observation_names)  # the mark of the absorbing state, 0 in the world, is left out
         return Policy(
             weights=(network.weights[0][:seen], *network.weights[1:]),  # pyright: ignore[reportArgumentType]
@@ -183,21 +228,14 @@ class _Loop:
             std=self.scaler.std[:seen],
             observation_names=self.dataset.observation_names,
             action_names=tuple(str(a) for a in range(self.dataset.action_count)),
-            card={
-                "algorithm": type(self.config).__name__,
-                "seed": self.seeds[i],
-                "update": update,
-                "discount": self.config.discount,
-                "data": self.dataset.fingerprint,
-                "versions": versions(),
-            },
+            card=card,
         )
 
 
 @eqx.filter_jit
 def begin(config: Config, data: Any, keys: Key[Array, " seeds"]) -> Any:
     """The warm-started state of every seed."""
-    return jax.vmap(lambda key: ALGORITHMS[type(config)].init(config, data, key))(keys)
+    return over_seeds(lambda key: ALGORITHMS[type(config)].init(config, data, key))(keys)
 
 
 @eqx.filter_jit
@@ -213,7 +251,14 @@ def stretch(
 
         return jax.lax.scan(step, state, done + jnp.arange(count))
 
-    return jax.vmap(one_seed)(state, keys)
+    return over_seeds(one_seed)(state, keys)
+
+
+def over_seeds(one_seed: Callable) -> Callable:
+    """Seeds side by side; on a CPU one after the other, whose caches hold one seed's batches and not those of all."""
+    if jax.default_backend() == "cpu":
+        return lambda *each: jax.lax.map(lambda arguments: one_seed(*arguments), each)
+    return jax.vmap(one_seed)
 
 
 def _told(metrics: Metrics, done: int, updates: int) -> Told:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from logs import make
-from statewise.data.sampling import row_sampler
+from statewise.data.sampling import random_below, row_sampler
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.98, 0.5])
@@ -25,3 +25,11 @@ def test_long_episodes_keep_their_tail():
     draws = np.asarray(row_sampler(data, 0.999).draw(jax.random.key(1), 100_000))
     weight = 0.999**data.time
     assert abs(data.time[draws].mean() - (weight * data.time).sum() / weight.sum()) < 12
+
+
+@pytest.mark.parametrize("limit", [1, 3, 70_001, 10**7, 2**31 - 1])
+def test_numbers_below_a_limit_are_the_upper_half_of_a_product(limit):
+    key = jax.random.key(2)
+    bits = np.asarray(jax.random.bits(key, (1000,)), np.uint64)
+    expected = (bits * np.uint64(limit)) >> np.uint64(32)
+    np.testing.assert_array_equal(random_below(key, 1000, limit), expected.astype(np.int64))

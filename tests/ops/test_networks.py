@@ -55,3 +55,12 @@ def test_a_name_means_the_same_number_in_every_process(name, number):
     expected = jax.random.fold_in(jax.random.key(7), number)
     got = key_for(jax.random.key(7), name)
     np.testing.assert_array_equal(jax.random.key_data(got), jax.random.key_data(expected))
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_outputs_first_is_the_same_in_another_order(outputs):
+    network = initial_network(jax.random.key(0), (4, 8, 6, outputs))
+    inputs = jax.random.normal(jax.random.key(1), (2, 5, 4))
+    expected = np.stack([[np.asarray(network(one)) for one in row] for row in inputs])
+    np.testing.assert_allclose(network(inputs), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(network.outputs_first(inputs), np.moveaxis(expected, -1, 0), rtol=1e-5, atol=1e-6)

@@ -1,4 +1,4 @@
-"""The off-policy λ-return against sums written out forwards, and its mean over every path of a small problem."""
+"""λ-returns against sums written out and over every path of a small problem; Retrace and follow-on traces."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from statewise.domains.tabular import TabularMDP
-from statewise.ops.returns import lambda_returns
+from statewise.ops.returns import follow_on, lambda_returns, retrace_returns
 
 TRACES = [0.0, 0.3, 1.0]
 DISCOUNT, STEPS = 0.9, 4
@@ -95,3 +95,64 @@ def test_ratio_of_the_pair_itself_in_the_recursion_is_biased(paths, trace):
     *_, values = paths
     off = np.abs(_mean_of_first_return(paths, trace, misprinted=True) / values - 1)
     assert off.max() > 0.05 * trace / 0.3
+
+
+# Retrace
+
+
+def test_retrace_against_sums_of_temporal_differences():
+    """Qʳᵉᵗ(s₀,a₀) = Q + Σₖ γᵏ c₁⋯cₖ [rₖ + γ V(sₖ₊₁) − Q(sₖ,aₖ)], the definition by Munos et al. (2016)."""
+    rng = np.random.default_rng(3)
+    pieces, expected = [], []
+    for length in (1, 5, 3):
+        reward, value, q, trace = (rng.normal(size=length) for _ in range(4))
+        trace = np.clip(np.abs(trace), 0, 1)
+        for t in range(length):
+            total, carried = q[t], 1.0
+            for k in range(t, length):
+                carried *= 1.0 if k == t else DISCOUNT * trace[k]
+                total += carried * (reward[k] + DISCOUNT * value[k] - q[k])
+            expected.append(total)
+        following = [np.append(column[1:], np.nan if column is q else 1.0) for column in (q, trace)]
+        pieces.append((reward, value, *following, np.arange(length) == length - 1))
+    *columns, ends = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    got = jax.jit(retrace_returns)(*(np.nan_to_num(column).astype(np.float32) for column in columns), ends, DISCOUNT)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("trace", TRACES)
+def test_mean_of_retrace_is_the_policys_action_value_if_its_critic_is_right(trace):
+    """With exact V and Q every correction has mean 0, one action after another: Qʳᵉᵗ = r + γ E[V(s')] on average."""
+    mdp = TabularMDP.random(states=3, actions=2, seed=4, termination=0.2)
+    policy, behaviour = np.array([[0.2, 0.8], [0.9, 0.1], [0.5, 0.5]]), np.full((3, 2), 0.5)
+    rows = mdp.sample(behaviour, 30_000, 6, seed=0)
+    v, q = mdp.state_values(policy, DISCOUNT), mdp.action_values(policy, DISCOUNT)
+    here = q[rows["state"], rows["action"]]
+    ratio = (policy / behaviour)[rows["state"], rows["action"]]
+    last = np.append(rows["step"][1:] == 0, True)
+    onward = np.where(rows["terminated"], 0.0, v[rows["next_state"]])
+    shifted = [np.append(column[1:], 0.0) for column in (here, trace * np.minimum(ratio, 1))]
+    columns = (rows["reward"], onward, *shifted)
+    returns = jax.jit(retrace_returns)(*(column.astype(np.float32) for column in columns), last, DISCOUNT)
+    for s, a in np.ndindex(3, 2):
+        mine = np.asarray(returns, np.float64)[(rows["state"] == s) & (rows["action"] == a)]
+        assert abs(mine.mean() - q[s, a]) < 4 * mine.std() / np.sqrt(len(mine))
+        assert mine.std() / np.sqrt(len(mine)) < 0.01
+
+
+# Follow-on traces
+
+
+def test_follow_on_traces_against_a_loop():
+    rng = np.random.default_rng(5)
+    lengths = [4, 1, 7, 2]
+    ratios, first, expected = rng.gamma(1.0, size=sum(lengths)), [], []
+    for length in lengths:
+        begin = len(first)
+        first += [True] + [False] * (length - 1)
+        trace = 1.0
+        for t in range(length):
+            trace = 1.0 if t == 0 else 1.0 + DISCOUNT * ratios[begin + t - 1] * trace
+            expected.append(trace)
+    got = jax.jit(follow_on)(ratios.astype(np.float32), np.array(first), DISCOUNT)
+    np.testing.assert_allclose(got, expected, rtol=1e-5)

@@ -20,7 +20,7 @@ from statewise.parts.actor import Actor
 from statewise.parts.anchor import Anchor
 from statewise.parts.critic import Batch, Critic
 from statewise.parts.learned import start
-from statewise.parts.policy import action_ratio, entropy, log_policy
+from statewise.parts.policy import action_ratio, chance_of_taken, entropy, log_policy
 
 STATES, ACTIONS, UPDATES = 5, 3, 10
 PLAIN = Actor(entropy=0.0, relative=False, anchor=Anchor(weight=0.0))
@@ -280,6 +280,24 @@ def test_anchor_of_a_single_action_is_nothing():
     )(policy)
     assert float(pull) == 0
     assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_chance_of_the_taken_action_is_the_softmaxes(masked):
+    """Action by action for few of them, and by the softmax's own line for many: values and gradients."""
+    data = make([3, 4], actions=3)
+    rows = device_log(data, 1.0).rows.take(jnp.arange(7))
+    legal = (jnp.arange(3)[None, :] == rows.action[:, None]) | (jnp.arange(3)[None, :] == jnp.arange(7)[:, None] % 3)
+    rows = eqx.tree_at(lambda rows: rows.legal, rows, legal if masked else None, is_leaf=lambda leaf: leaf is None)
+    network = initial_network(jax.random.key(3), (2, 5, 3))
+
+    def by_softmax(network):
+        return jnp.exp(log_policy(network, rows.state, rows.legal))[jnp.arange(7), rows.action]
+
+    np.testing.assert_allclose(chance_of_taken(network, rows), by_softmax(network), rtol=1e-5)
+    one, other = (jax.jacobian(f)(network) for f in (lambda n: chance_of_taken(n, rows), by_softmax))
+    for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-3, atol=1e-6)
 
 
 # The warm start

@@ -58,13 +58,15 @@ def pairs():
         begins=jnp.asarray(rng.random((2, size)) < 0.3, jnp.float32),
         weight=jnp.asarray(rng.random((2, size)) < 0.8, jnp.float32),
         kernel=jnp.asarray(rng.random((size, size)), jnp.float32),
+        level=jnp.asarray(1.7),
     )
 
 
 @pytest.mark.parametrize("discounted", [False, True])
 def test_loss_is_the_double_loop_over_pairs(pairs, discounted):
     network = initial_network(jax.random.key(3), (3, 8, 1))
-    state, following, ratio, begins, weight, kernel = (np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(pairs))
+    leaves = (np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(pairs))
+    state, following, ratio, begins, weight, kernel, level = leaves
     (w1, w2), (b1, b2) = ([np.asarray(x, np.float64) for x in side] for side in (network.weights, network.biases))
 
     def w(x):
@@ -79,7 +81,7 @@ def test_loss_is_the_double_loop_over_pairs(pairs, discounted):
         used = [w(state[side, j]) for j in range(12) if weight[side, j]]
         return error if discounted else error / (sum(used) / 12)
 
-    expected = sum(delta(0, i) * delta(1, j) * kernel[i, j] for i in range(12) for j in range(12)) / 144
+    expected = sum(delta(0, i) * delta(1, j) * kernel[i, j] for i in range(12) for j in range(12)) / 144 / level
     loss = discounted_loss if discounted else average_loss
     assert float(loss(network, pairs)) == pytest.approx(expected, rel=1e-4)
 
@@ -105,7 +107,8 @@ def population(mdp, behaviour, policy, discounted):
         return jnp.asarray(np.stack([values, values]), jnp.float32)
 
     eye, weight = np.eye(STATES), twice(chance * len(chance))
-    return Pairs(*map(twice, (eye[state], eye[following], ratio, begins)), weight, jnp.asarray(kernel, jnp.float32))
+    rows = map(twice, (eye[state], eye[following], ratio, begins))
+    return Pairs(*rows, weight, jnp.asarray(kernel, jnp.float32), jnp.ones(()))
 
 
 @pytest.mark.parametrize(("seed", "termination"), [(0, 0.0), (1, 0.0), (2, 0.2)])
@@ -181,12 +184,13 @@ def test_pairs_hold_what_the_log_holds(drawn):
     np.testing.assert_allclose(np.asarray(pairs.ratio).ravel(), ratio, rtol=1e-4)
 
 
-def test_kernel_is_that_between_the_states_arrived_at_with_mean_one(drawn):
+def test_kernel_is_that_between_the_states_arrived_at(drawn):
     *_, pairs = drawn
     points = np.asarray(pairs.following, np.float64)[5]
     squared = ((points[0][:, None] - points[1][None]) ** 2).sum(axis=2)
     expected = np.exp(-squared / 2)
-    np.testing.assert_allclose(pairs.kernel[5], expected / expected.mean(), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(pairs.kernel[5], expected, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(pairs.level[5], expected.mean(), rtol=1e-4)
 
 
 def _row(data, states):
@@ -220,9 +224,9 @@ def test_two_batches_estimate_the_loss_without_bias_and_one_batch_twice_does_not
         pairs = draw_pairs(RatioNetwork(batch=size), rho, log, "discounted", jnp.asarray(BANDWIDTH), steps, key)
 
         def both(pairs):
-            one, other = pairs.following
-            plain = eqx.tree_at(lambda p: p.kernel, pairs, rbf(one, other, BANDWIDTH))
-            twice = jax.tree.map(lambda leaf: jnp.stack([leaf[0], leaf[0]]), plain)
+            one, _ = pairs.following
+            plain = eqx.tree_at(lambda p: p.level, pairs, jnp.ones(()))
+            twice = jax.tree.map(lambda leaf: jnp.stack([leaf[0], leaf[0]]) if leaf.ndim else leaf, plain)
             twice = eqx.tree_at(lambda p: p.kernel, twice, rbf(one, one, BANDWIDTH))
             return discounted_loss(network, plain), discounted_loss(network, twice)
 

@@ -15,9 +15,10 @@ from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, device_log
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
-from statewise.parts import actor, critic
+from statewise.parts import actor, critic, emphasis
 from statewise.parts.actor import Actor
 from statewise.parts.critic import Critic
+from statewise.parts.emphasis import Emphasis
 from statewise.parts.learned import Learned, start
 from statewise.parts.metrics import Metrics, measure
 
@@ -33,6 +34,7 @@ class OffPAC:
     scale_values: bool = True  # the critic works in units of the log's returns
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
     smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are tried so often, and lead nowhere
+    emphasis: Emphasis | None = None  # ACE: rows, drawn all alike, weighed by their emphasis
     updates: int = 3000
 
 
@@ -74,12 +76,14 @@ def update(config: OffPAC, data: Prepared, state: State, key: Key[Array, ""]) ->
     value, loss = critic.fit(config.critic, state.critic, policy, log, config.critic.steps, key_for(key, "critic"))
 
     # A mini-batch, by d̂_γ where the gradient asks for it
-    discounted = config.discount < 1 and config.variant == "full"
+    discounted = config.discount < 1 and config.variant == "full" and config.emphasis is None
     size = config.actor.batch
     batch = critic.draw(config.critic, policy, log, key_for(key, "actor"), size, discounted=discounted)
 
     # Q − V̂, which is 0 where the log has no support
     weight = batch.weight
+    if config.emphasis is not None:
+        weight = weight * emphasis.of_log(config.emphasis, policy, log)[batch.rows.index]
     advantage = critic.advantages(config.critic, value.network, batch, log, config.actor.baseline)
 
     # Ascend
@@ -89,3 +93,7 @@ def update(config: OffPAC, data: Prepared, state: State, key: Key[Array, ""]) ->
     )
     metrics = measure(batch, weight, value, loss, report, log, key_for(key, "metrics"), (), learned)
     return State(value, learned, state.clone), metrics
+
+
+def policy(config: OffPAC, state: State) -> Network:
+    return state.actor.network

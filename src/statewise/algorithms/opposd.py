@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import equinox as eqx
@@ -41,6 +42,7 @@ class OPPOSD:
     scale_values: bool = True  # the critic works in units of the log's returns
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
     smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are tried so often, and lead nowhere
+    weigh_critic: bool = False  # the critic's errors count by w(s) too
     updates: int = 3000
 
 
@@ -89,7 +91,9 @@ def update(config: OPPOSD, data: Prepared, state: State, key: Key[Array, ""]) ->
     w = ratio.fit(config.ratio, data.ground, state.ratio, policy, log, data.chain, key_for(key, "ratio"))
 
     # Lines 12–15: its value, by ρ-weighted regression on λ-returns
-    value, loss = critic.fit(config.critic, state.critic, policy, log, config.critic.steps, key_for(key, "critic"))
+    by_ratio = partial(ratio.of_rows, data.ground, w) if config.weigh_critic else None
+    steps, critic_key = config.critic.steps, key_for(key, "critic")
+    value, loss = critic.fit(config.critic, state.critic, policy, log, steps, critic_key, by_ratio)
 
     # Line 16: a mini-batch, by d̂_γ where the gradient asks for it
     discounted = config.discount < 1 and config.variant == "full"
@@ -107,3 +111,7 @@ def update(config: OPPOSD, data: Prepared, state: State, key: Key[Array, ""]) ->
     )
     metrics = measure(batch, weight, value, loss, report, log, key_for(key, "metrics"), w, learned)
     return State(w, value, learned, state.clone), metrics
+
+
+def policy(config: OPPOSD, state: State) -> Network:
+    return state.actor.network

@@ -10,9 +10,9 @@ import click
 
 from statewise.cli.options import json_option, seed_option, writable
 from statewise.cli.progress import bar
-from statewise.domains.behaviours import DOMAINS, Noisy, Uniform, domain_and_behaviour, with_noise
+from statewise.domains.behaviours import DOMAINS, Noisy, NoisyTrees, Uniform, domain_and_behaviour, with_noise
 from statewise.domains.collect import collect
-from statewise.policy_file import Policy
+from statewise.tree_policy import load_policy
 
 
 @click.command(epilog="Example: statewise collect cartpole --episodes 500 --seed 0 --out cartpole.parquet")
@@ -65,8 +65,8 @@ def command(
         )
 
 
-def _from_file(path: str, noise: float, simulator) -> Noisy:
-    policy = Policy.load(path)
+def _from_file(path: str, noise: float, simulator) -> Noisy | NoisyTrees:
+    policy = load_policy(path)
     if len(policy.observation_names) != len(simulator.observation_names) or len(policy.action_names) != len(
         simulator.action_names
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from statewise.cli.propensities import estimated, propensities_as_json, read_log
 from statewise.data.augment import reward_shift
 from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset
-from statewise.presets import PRESETS, preset
+from statewise.presets import ALGORITHMS, PRESETS, preset
 from statewise.runs import RunFolder
 from statewise.tracking.parquet import ParquetTracker
 from statewise.training import Result, Told, fit, usual_discount
@@ -30,7 +31,7 @@ from statewise.training import Result, Told, fit, usual_discount
 
 @click.command(epilog="Example: statewise fit cartpole.parquet --seeds 2 --out runs/cartpole")
 @click.argument("log", type=click.Path(path_type=Path))
-@click.option("--algorithm", type=click.Choice(["opposd", "offpac"]), default="opposd", show_default=True)
+@click.option("--algorithm", type=click.Choice(ALGORITHMS), default="opposd", show_default=True)
 @click.option("--preset", "preset_name", type=click.Choice(list(PRESETS)), default="default", show_default=True)
 @click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="Runs side by side.")
 @click.option("--updates", type=click.IntRange(min=1), help="Updates of the policy [default: the preset's].")
@@ -156,7 +157,15 @@ class _Watch:
         self.bar.stop()
 
     def told(self, told: Told) -> None:
-        words = f"V̂(s₀) {told.value:.4g}   w: {told.ratio_ess:.0%} effective   entropy {told.entropy:.2f}"
+        words = "   ".join(
+            words
+            for number, words in (
+                (told.value, f"V̂(s₀) {told.value:.4g}"),
+                (told.ratio_ess, f"w: {told.ratio_ess:.0%} effective"),
+                (told.entropy, f"entropy {told.entropy:.2f}"),
+            )
+            if not math.isnan(number)  # which says that the algorithm has no such thing
+        )
         self.bar.update(self.task, completed=told.update, description=words)
         if not self.console.is_terminal:
             self.console.print(f"update {told.update:>6,} of {told.updates:,}   {words}")
@@ -168,7 +177,7 @@ def _report(
     last = {name: result.metrics[name][:, -1] for name in ("value", "ratio_ess", "entropy")}
     if as_json:
         rows = [
-            {"seed": seed} | {name: float(values[i]) for name, values in last.items()}
+            {"seed": seed} | {name: _or_none(values[i]) for name, values in last.items()}
             for i, seed in enumerate(result.seeds)
         ]
         told = {"run": str(out), "seconds": seconds, "seeds": rows, "propensities": propensities_as_json(propensities)}
@@ -179,7 +188,10 @@ def _report(
     for name in ("seed", "critic's value of the last policy", "ratio's effective share", "entropy"):
         table.add_column(name, justify="right")
     for i, seed in enumerate(result.seeds):
-        table.add_row(str(seed), f"{last['value'][i]:.4g}", f"{last['ratio_ess'][i]:.0%}", f"{last['entropy'][i]:.2f}")
+        formats = {"value": ".4g", "ratio_ess": ".0%", "entropy": ".2f"}
+        cells = (_or_none(last[name][i]) for name in formats)
+        words = ("–" if cell is None else format(cell, how) for cell, how in zip(cells, formats.values(), strict=True))
+        table.add_row(str(seed), *words)
     console = Console(highlight=False)
     console.print(table)
     console.print(
@@ -187,3 +199,8 @@ def _report(
         "training signal, not evidence: evaluate the policies on held-out episodes before believing it."
     )
     console.print(Text(f"Wrote {out}: {len(result.checkpoints)} checkpoints, {seconds:.0f} s"))
+
+
+def _or_none(number: float) -> float | None:
+    """NaN stands for what an algorithm does not have."""
+    return None if math.isnan(number) else float(number)

@@ -11,11 +11,13 @@ import click
 # Each command is imported when it is called, so that `--help` and `inspect` do not wait for JAX.
 COMMANDS = {
     "act": "Say what a policy does in each row of a table.",
+    "bench": "Time an update beside PyTorch.",
     "behaviour": "Make the policies that write the HIV logs.",
     "collect": "Write a log of simulated decisions.",
     "evaluate": "Say what a policy is worth, and whether to deploy it.",
     "export": "Write a policy for other programs: ONNX, or plain Python.",
     "fit": "Learn policies from a log.",
+    "improve": "From a log to a decision: learn, choose, judge, report.",
     "inspect": "Check a log and say what it holds.",
     "report": "Write a run's report: one page, the answer first.",
     "score": "Play a run's policies in a simulator.",

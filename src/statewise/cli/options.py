@@ -86,7 +86,10 @@ def policy_at(path: Path) -> tuple[Policy, str]:
     if path.is_dir():
         from statewise.runs import RunFolder  # it waits for JAX, which a policy file does not need
 
-        return RunFolder.open(path).policy()
+        policy, words = RunFolder.open(path).policy()
+        if not isinstance(policy, Policy):
+            raise click.ClickException(f"{path}: its policy acts by trees; only a network's can be used here")
+        return policy, words
     return Policy.load(path), "the policy in that file"
 
 

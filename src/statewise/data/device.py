@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from statewise.data.dataset import Dataset
-from statewise.data.sampling import RowSampler, row_sampler
+from statewise.data.sampling import RowSampler, random_below, row_sampler
 
 
 class Padded(eqx.Module):
@@ -89,13 +88,17 @@ class DeviceLog(eqx.Module):
         sampler = self.discounted if discounted else self.uniform
         return self.rows.take(sampler.draw(key, count))
 
+    def draw_first(self, key: Key[Array, ""], count: int) -> Rows:
+        """First decisions of episodes."""
+        episode = random_below(key, count, self.starts.shape[0])
+        return self.rows.take(self.starts[episode])
+
     def draw_initial(self, key: Key[Array, ""], count: int) -> Float[Array, "count features"]:
-        episode = jax.random.randint(key, (count,), 0, self.starts.shape[0])
-        return self.rows.take(self.starts[episode]).state
+        return self.draw_first(key, count).state
 
     def draw_terminal(self, key: Key[Array, ""], count: int) -> Float[Array, "count features"]:
         """States in which episodes ended."""
-        which = jax.random.randint(key, (count,), 0, self.terminal.shape[0])
+        which = random_below(key, count, self.terminal.shape[0])
         return self.rows.take(self.terminal[which]).next_state
 
     def renewed(self, key: Key[Array, ""], rows: Rows) -> Float[Array, "count features"]:
@@ -109,17 +112,27 @@ class DeviceLog(eqx.Module):
 
     def draw_episodes(self, key: Key[Array, ""], count: int) -> tuple[Rows, Bool[Array, "count horizon"]]:
         """Whole episodes, filled up to the horizon by repeating their last row, and which entries are real."""
-        episode = jax.random.randint(key, (count,), 0, self.starts.shape[0])
+        episode = random_below(key, count, self.starts.shape[0])
         time = jnp.arange(self.horizon)[None, :]
         length = self.lengths[episode][:, None]
         return self.rows.take(self.starts[episode][:, None] + jnp.minimum(time, length - 1)), time < length
 
 
-def device_log(dataset: Dataset, discount: float, scale: float = 1.0, value_discount: float | None = None) -> DeviceLog:
-    """Puts a Dataset, its observations scaled, on the device; `value_discount` None: the discount itself."""
+def device_log(
+    dataset: Dataset,
+    discount: float,
+    scale: float = 1.0,
+    value_discount: float | None = None,
+    propensities: bool = True,
+) -> DeviceLog:
+    """Puts a Dataset, its observations scaled, on the device.
+
+    `value_discount` is what values bootstrap with, None for the discount itself; without `propensities`, the log is for
+    a learner that reads none.
+    """
     later = discount * float(np.sum(float(discount) ** dataset.time))
     return DeviceLog(
-        rows=row_table(dataset),
+        rows=row_table(dataset, propensities),
         uniform=row_sampler(dataset, 1.0),
         discounted=row_sampler(dataset, discount),
         starts=jnp.asarray(dataset.starts[:-1], dtype=jnp.int32),
@@ -136,8 +149,8 @@ def device_log(dataset: Dataset, discount: float, scale: float = 1.0, value_disc
     )
 
 
-def row_table(dataset: Dataset) -> RowTable:
-    """Every decision as one line: state, next state, scalars, legal mask."""
+def row_table(dataset: Dataset, propensities: bool = True) -> RowTable:
+    """Every decision as one line: state, next state, scalars, legal mask; propensities that none reads are NaN."""
     steps, last = len(dataset), dataset.starts[1:] - 1
     live = np.ones(steps, dtype=bool) if dataset.live is None else dataset.live
     next_live = np.append(live[1:], True)
@@ -149,7 +162,7 @@ def row_table(dataset: Dataset) -> RowTable:
     scalars = {
         "action": dataset.actions,
         "reward": dataset.rewards,
-        "propensity": propensities_of(dataset),
+        "propensity": propensities_of(dataset) if propensities else np.nan,
         "onward": known & next_live & ~terminated,
         "usable": known | terminated,
         "live": live,

@@ -11,6 +11,20 @@ from jaxtyping import Array, Float, Int, Key
 from statewise.data.dataset import Dataset
 
 
+def random_below(key: Key[Array, ""], count: int, limit: Int[Array, "*count"] | int) -> Int[Array, " count"]:
+    """Whole numbers from 0 to `limit` − 1, each ⌊2⁻³² · limit · bits⌋: `randint` draws twice the bits and divides.
+
+    No number is more likely than another by more than one part in 2³² / limit.
+    """
+    bits, limit = jax.random.bits(key, (count,)), jnp.broadcast_to(jnp.asarray(limit, jnp.uint32), (count,))
+    # the upper half of a product of 32-bit numbers, from products of their halves
+    low = jnp.uint32(0xFFFF)
+    upper, lower, above, below = bits >> 16, bits & low, limit >> 16, limit & low
+    one, other = upper * below, lower * above
+    carried = (((lower * below) >> 16) + (one & low) + (other & low)) >> 16
+    return (upper * above + (one >> 16) + (other >> 16) + carried).astype(jnp.int32)
+
+
 class RowSampler(eqx.Module):
     """Draws rows with probability ∝ γᵗ, t being the row's step within its episode.
 
@@ -28,12 +42,12 @@ class RowSampler(eqx.Module):
 
     def draw(self, key: Key[Array, ""], count: int) -> Int[Array, " count"]:
         if self.uniform:
-            return jax.random.randint(key, (count,), 0, self.steps)
+            return random_below(key, count, self.steps)
         which_step, which_episode = jax.random.split(key)
         u = jax.random.uniform(which_step, (count,))
         time = jnp.searchsorted(self.cumulative, u, side="right", method="compare_all")
         time = jnp.minimum(time, self.reach.shape[0] - 1)
-        episode = jax.random.randint(which_episode, (count,), 0, self.reach[time])
+        episode = random_below(which_episode, count, self.reach[time])
         return self.starts[episode] + time
 
 

@@ -8,13 +8,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from statewise.domains.cartpole import CARTPOLE
 from statewise.domains.hiv import HIV
 from statewise.domains.simulate import Act, Domain
 from statewise.ops.networks import Network
 from statewise.policy_file import Policy
+from statewise.tree_policy import TreePolicy
 
 # The paper's μ = .7·π̂ + .3·uniform
 LEARNED_SHARE = 0.7
@@ -42,14 +43,59 @@ class Noisy(eqx.Module):
         return self.share * learned + (1 - self.share) / learned.shape[0]
 
 
-def with_noise(policy: Policy, share: float = LEARNED_SHARE) -> Noisy:
+class NoisyTrees(eqx.Module):
+    """π(·|s) = share · trees' own + (1 − share) · uniform; the trees' tables are filled up, so that sizes repeat."""
+
+    feature: Int[Array, " nodes"]
+    threshold: Float[Array, " nodes"]
+    children: Int[Array, "nodes 2"]
+    value: Float[Array, " nodes"]
+    roots: Int[Array, "actions trees"]
+    depth: Int[Array, ""]
+    epsilon: Float[Array, ""]
+    share: Float[Array, ""]
+
+    def __call__(self, observation: Float[Array, " features"]) -> Float[Array, " actions"]:
+        def down(_, node: Int[Array, "actions trees"]) -> Int[Array, "actions trees"]:
+            right = observation[self.feature[node]] > self.threshold[node]
+            return jnp.where(right, self.children[node, 1], self.children[node, 0])
+
+        leaves = jax.lax.fori_loop(0, self.depth, down, self.roots)
+        actions = self.roots.shape[0]
+        greedy = jax.nn.one_hot(jnp.argmax(self.value[leaves].mean(axis=1)), actions)
+        own = (1 - self.epsilon) * greedy + self.epsilon / actions
+        return self.share * own + (1 - self.share) / actions
+
+
+def with_noise(policy: Policy | TreePolicy, share: float = LEARNED_SHARE) -> Noisy | NoisyTrees:
     """A policy that keeps to its own choice with probability `share` and acts uniformly otherwise."""
+    if isinstance(policy, TreePolicy):
+        return _trees_with_noise(policy, share)
 
     def single(values: np.ndarray) -> Array:
         return jnp.asarray(values, jnp.float32)
 
     network = Network(tuple(map(single, policy.weights)), tuple(map(single, policy.biases)))
     return Noisy(network, single(policy.mean), single(policy.std), jnp.asarray(share, jnp.float32))
+
+
+def _trees_with_noise(policy: TreePolicy, share: float) -> NoisyTrees:
+    size = 1 << (len(policy.feature) - 1).bit_length()
+
+    def filled(values: np.ndarray, dtype) -> Array:
+        missing = [(0, size - len(values))] + [(0, 0)] * (values.ndim - 1)
+        return jnp.asarray(np.pad(values, missing), dtype)
+
+    return NoisyTrees(
+        feature=filled(policy.feature, jnp.int32),
+        threshold=filled(policy.threshold, jnp.float32),
+        children=filled(policy.children, jnp.int32),
+        value=filled(policy.value, jnp.float32),
+        roots=jnp.asarray(policy.roots),
+        depth=jnp.asarray(policy.depth, jnp.int32),
+        epsilon=jnp.asarray(policy.epsilon, jnp.float32),
+        share=jnp.asarray(share, jnp.float32),
+    )
 
 
 def shipped(name: str) -> Policy:

@@ -15,9 +15,19 @@ class Network(eqx.Module):
     biases: tuple[Float[Array, " _"], ...]
 
     def __call__(self, inputs: Float[Array, "*batch features"]) -> Float[Array, "*batch outputs"]:
+        if self.weights[-1].shape[1] == 1 and inputs.ndim > 1:
+            return self.outputs_first(inputs)[0][..., None]
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             inputs = jax.nn.relu(_affine(inputs, weight, bias))
         return _affine(inputs, self.weights[-1], self.biases[-1])
+
+    def outputs_first(self, inputs: Float[Array, "*batch features"]) -> Float[Array, "outputs *batch"]:
+        """The same, computed with one input a column: faster on a CPU where inputs are many and outputs few."""
+        columns = inputs.reshape(-1, inputs.shape[-1]).T
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            columns = jax.nn.relu(columns) if i > 0 else columns
+            columns = weight.T @ columns + jnp.broadcast_to(bias[:, None], (bias.shape[0], columns.shape[1]))
+        return columns.reshape(-1, *inputs.shape[:-1])
 
 
 def _affine(inputs: Array, weight: Array, bias: Array) -> Array:

@@ -28,3 +28,40 @@ def lambda_returns(
 
     steps = (rewards, next_values, next_ratios, ends)
     return jax.lax.scan(backwards, jnp.zeros((), rewards.dtype), steps, reverse=True)[1]
+
+
+def retrace_returns(
+    rewards: Float[Array, " steps"],
+    next_values: Float[Array, " steps"],
+    next_action_values: Float[Array, " steps"],
+    next_traces: Float[Array, " steps"],
+    ends: Bool[Array, " steps"],
+    discount: Float[Array, ""] | float,
+) -> Float[Array, " steps"]:
+    """Qʳᵉᵗ(sₜ,aₜ) = rₜ + γ [V(sₜ₊₁) + c(sₜ₊₁,aₜ₊₁) (Qʳᵉᵗ(sₜ₊₁,aₜ₊₁) − Q(sₜ₊₁,aₜ₊₁))],  c = λ min(1, ρ).
+
+    Munos et al. (2016). `next_values` is 0 after a terminal step; where `ends`, nothing is known beyond it.
+    """
+
+    def backwards(following: Float[Array, ""], step):
+        reward, value, action_value, trace, end = step
+        onward = jnp.where(end, value, value + trace * (following - action_value))
+        result = reward + discount * onward
+        return result, result
+
+    steps = (rewards, next_values, next_action_values, next_traces, ends)
+    return jax.lax.scan(backwards, jnp.zeros((), rewards.dtype), steps, reverse=True)[1]
+
+
+def follow_on(
+    ratios: Float[Array, " rows"], first: Bool[Array, " rows"], discount: Float[Array, ""] | float
+) -> Float[Array, " rows"]:
+    """Fₜ = 1 + γ ρₜ₋₁ Fₜ₋₁ along the rows of all episodes in turn, begun anew where an episode does (`first`)."""
+    before = jnp.concatenate([jnp.zeros(1, ratios.dtype), ratios[:-1]])
+    factors = jnp.where(first, 0.0, discount * before)
+
+    # F ↦ aF + b, composed in parallel
+    def after(early, late):
+        return early[0] * late[0], late[0] * early[1] + late[1]
+
+    return jax.lax.associative_scan(after, (factors, jnp.ones_like(factors)))[1]

@@ -14,7 +14,7 @@ from statewise.data.device import DeviceLog, Rows
 from statewise.ops.networks import Network, initial_network
 from statewise.parts import anchor
 from statewise.parts.anchor import Anchor
-from statewise.parts.learned import Learned, descend, start
+from statewise.parts.learned import Learned, adam, descend, start
 from statewise.parts.policy import action_ratio, entropy, log_policy
 
 
@@ -50,8 +50,7 @@ class Report(eqx.Module):
 
 
 def optimiser(settings: Actor, updates: int) -> optax.GradientTransformation:
-    rate = settings.learning_rate
-    return optax.adam(optax.linear_schedule(rate, 0.0, updates) if settings.decay else rate)
+    return adam(settings.learning_rate, updates if settings.decay else None)
 
 
 def clone(settings: Actor, features: int, actions: int, log: DeviceLog, key: Key[Array, ""]) -> Network:
@@ -62,12 +61,16 @@ def clone(settings: Actor, features: int, actions: int, log: DeviceLog, key: Key
     rate = optax.adam(settings.clone_rate)
 
     def loss(network: Network, key: Key[Array, ""]) -> Float[Array, ""]:
-        rows = log.draw(key, settings.clone_batch)
-        chances = log_policy(network, rows.state, rows.legal)
-        taken = jnp.take_along_axis(chances, rows.action[:, None], axis=1)[:, 0]
-        return -jnp.sum(rows.live * taken) / jnp.sum(rows.live)
+        return surprise(network, log.draw(key, settings.clone_batch))
 
     return descend(start(network, rate), rate, loss, keys)[0].network
+
+
+def surprise(network: Network, rows: Rows) -> Float[Array, ""]:
+    """−mean log π(a|s) of the logged actions."""
+    chances = log_policy(network, rows.state, rows.legal)
+    taken = jnp.take_along_axis(chances, rows.action[:, None], axis=1)[:, 0]
+    return -jnp.sum(rows.live * taken) / jnp.sum(rows.live)
 
 
 def ascend(

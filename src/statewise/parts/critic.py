@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -15,8 +17,9 @@ from statewise.data.device import DeviceLog, Rows
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network, initial_network
 from statewise.ops.returns import lambda_returns
-from statewise.parts.learned import Learned, descend_once, start
+from statewise.parts.learned import start
 from statewise.parts.policy import action_ratio
+from statewise.parts.target import Tracked, descend_tracked
 
 SHORTEST_VIEW = 50  # steps that a value looks ahead at least
 TERMINAL_PART = 10  # one terminal state to so many rows in a batch
@@ -38,15 +41,7 @@ class Critic:
     target_rate: float = 0.02  # how fast the network that is bootstrapped from follows; 1: it is the critic itself
 
 
-class Value(eqx.Module):
-    """V̂ as it is learned, and the slower network that its targets bootstrap from."""
-
-    learned: Learned
-    target: Network
-
-    @property
-    def network(self) -> Network:
-        return self.learned.network
+Value = Tracked
 
 
 class Batch(eqx.Module):
@@ -140,9 +135,15 @@ def fit(
     log: DeviceLog,
     steps: int,
     key: Key[Array, ""],
+    state_weight: Callable[[Rows], Float[Array, "*batch"]] | None = None,
 ) -> tuple[Value, Float[Array, ""]]:
-    """`steps` updates for a fixed policy; draws, gathers and ρ come before the loop. Returns the last loss too."""
+    """`steps` updates for a fixed policy; draws, gathers and ρ come before the loop. Returns the last loss too.
+
+    With `state_weight` errors count by w(s) too: V̂ is then best where the policy goes, not where the behaviour went.
+    """
     drawn = draw(settings, policy, log, key_for(key, "rows"), settings.batch, steps)
+    if state_weight is not None:
+        drawn = Batch(drawn.rows, drawn.ratio, drawn.weight * state_weight(drawn.rows))
     batches = jax.tree.map(lambda leaf: leaf.reshape(steps, leaf.shape[0] // steps, *leaf.shape[1:]), drawn)
     anchored = settings.terminal_weight > 0 and log.terminal.shape[0] > 0
     count = settings.batch // TERMINAL_PART if anchored else 0
@@ -160,11 +161,8 @@ def fit(
         return result
 
     def step(value: Value, given: tuple[Batch, Array]) -> tuple[Value, Float[Array, ""]]:
-        learned, lost = descend_once(
-            value.learned, optimiser(settings), lambda network: loss(network, value.target, *given)
-        )
-        target = optax.incremental_update(learned.network, value.target, settings.target_rate)  # pyright: ignore
-        return Value(learned, target), lost  # pyright: ignore
+        here = partial(loss, target=value.target, batch=given[0], ended=given[1])
+        return descend_tracked(value, optimiser(settings), here, settings.target_rate)
 
     value, losses = jax.lax.scan(step, value, (batches, ended.reshape(steps, count, log.rows.features)))
     return value, losses[-1]

@@ -20,6 +20,11 @@ class Learned(eqx.Module):
     optimiser: optax.OptState
 
 
+def adam(rate: float, decay_over: int | None = None) -> optax.GradientTransformation:
+    """Adam; with `decay_over` its rate falls to 0 over so many steps."""
+    return optax.adam(rate if decay_over is None else optax.linear_schedule(rate, 0.0, decay_over))
+
+
 def start(network: Network, optimiser: optax.GradientTransformation) -> Learned:
     return Learned(network, optimiser.init(network))  # pyright: ignore[reportArgumentType]
 

@@ -21,7 +21,10 @@ PARTS = ("actor", "state ratio", "critic", "actor")
 
 
 class Metrics(eqx.Module):
-    """One number each. `finite` tells of ρ, the ratio, the critic and the actor, in the order they were computed."""
+    """One number each, NaN where the algorithm has no such thing.
+
+    `finite` tells of ρ, the ratio, the critic and the actor, in the order they were computed.
+    """
 
     value: Float[Array, ""]  # the critic's: mean V̂(s₀)
     reward: Float[Array, ""]  # the state ratio's: Σ wρr / Σ w, per decision
@@ -33,6 +36,23 @@ class Metrics(eqx.Module):
     anchor: Float[Array, ""]
     gradient_norm: Float[Array, ""]
     finite: Bool[Array, "4"]
+
+
+def of_learner(
+    value: Float[Array, ""],
+    loss: Float[Array, ""],
+    entropy: Float[Array, ""],
+    *,
+    ratio: Any = (),
+    critic: Any = (),
+    actor: Any = (),
+    reward: Float[Array, ""] | float = jnp.nan,
+    ratio_ess: Float[Array, ""] | float = jnp.nan,
+) -> Metrics:
+    """What a learner without the parts of OPPOSD can tell; the rest is NaN, which says: it has no such thing."""
+    told = (value, reward, ratio_ess, jnp.nan, loss, entropy, jnp.nan, jnp.nan, jnp.nan)
+    finite = jnp.stack([jnp.asarray(True), _finite(ratio), _finite(critic), _finite(actor)])
+    return Metrics(*(jnp.asarray(number, jnp.float32) for number in told), finite=finite)
 
 
 def measure(

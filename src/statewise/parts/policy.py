@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from statewise.data.device import Rows
 from statewise.ops.networks import Network
+
+FEW = 16  # actions that are written out one by one
 
 
 def log_policy(
@@ -22,10 +26,30 @@ def log_policy(
 
 def action_ratio(network: Network, rows: Rows, clip: float | None = None) -> Float[Array, "*batch"]:
     """ρ(s,a) = π(a|s) / μ(a|s) of the logged actions, capped at `clip` where one is given."""
-    chances = jnp.exp(log_policy(network, rows.state, rows.legal))
-    taken = jnp.take_along_axis(chances, rows.action[..., None], axis=-1)[..., 0]
-    ratio = taken / rows.propensity
+    ratio = chance_of_taken(network, rows) / rows.propensity
     return ratio if clip is None else jnp.minimum(ratio, clip)
+
+
+def chance_of_taken(network: Network, rows: Rows) -> Float[Array, "*batch"]:
+    """π(a|s) of the logged actions."""
+    if network.biases[-1].shape[0] > FEW:
+        chances = jnp.exp(log_policy(network, rows.state, rows.legal))
+        return jnp.take_along_axis(chances, rows.action[..., None], axis=-1)[..., 0]
+    # the same action by action: a CPU computes it for many rows at once, a softmax over few numbers one by one
+    logits = list(network.outputs_first(rows.state))
+    if rows.legal is not None:
+        logits = [jnp.where(rows.legal[..., a], logit, -jnp.inf) for a, logit in enumerate(logits)]
+    most = jax.lax.stop_gradient(reduce(jnp.maximum, logits))
+    weights = [jnp.exp(logit - most) for logit in logits]
+    taken = reduce(jnp.add, [jnp.where(rows.action == a, weight, 0.0) for a, weight in enumerate(weights)])
+    return taken / reduce(jnp.add, weights)
+
+
+def expectation(
+    values: Float[Array, "*batch actions"], log_probabilities: Float[Array, "*batch actions"]
+) -> Float[Array, "*batch"]:
+    """Σ_a π(a|s) Q(s,a), from log π."""
+    return jnp.sum(jnp.exp(log_probabilities) * values, axis=-1)
 
 
 def entropy(log_probabilities: Float[Array, "*batch actions"]) -> Float[Array, "*batch"]:

@@ -55,6 +55,7 @@ class Pairs(eqx.Module):
     begins: Float[Array, "*lead pair batch"]  # 1: this is t = −1, and `following` an initial state
     weight: Float[Array, "*lead pair batch"]  # 0: the row leads nowhere
     kernel: Float[Array, "*lead batch batch"]
+    level: Float[Array, "*lead"]  # its mean, by which the loss is divided
 
 
 def optimiser(settings: RatioNetwork) -> optax.GradientTransformation:
@@ -122,8 +123,8 @@ def draw_pairs(
 
     points = shaped(following)
     kernel = jax.vmap(rbf, in_axes=(0, 0, None))(points[:, 0], points[:, 1], bandwidth)
-    kernel = kernel / jnp.mean(kernel, axis=(1, 2), keepdims=True)
-    return Pairs(shaped(rows.state), points, shaped(ratio), shaped(begins), shaped(weight), kernel)
+    level = jnp.mean(kernel, axis=(1, 2))
+    return Pairs(shaped(rows.state), points, shaped(ratio), shaped(begins), shaped(weight), kernel, level)
 
 
 def average_loss(network: Network, pairs: Pairs) -> Float[Array, ""]:
@@ -147,4 +148,4 @@ def _both(network: Network, pairs: Pairs) -> tuple[Float[Array, "pair batch"], F
 
 def _quadratic(delta: Float[Array, "pair batch"], pairs: Pairs) -> Float[Array, ""]:
     size = delta.shape[-1]
-    return delta[0] @ pairs.kernel @ delta[1] / size**2
+    return delta[0] @ pairs.kernel @ delta[1] / (size**2 * pairs.level)

@@ -1,0 +1,178 @@
+"""ACER: actor–critic with experience replay (Wang et al. 2017), all experience being a log.
+
+g = min(c, ρ) ∇log π(a|s) [Qʳᵉᵗ(s,a) − V(s)] + Σ_b [1 − c/ρ(b)]₊ π(b|s) ∇log π(b|s) [Q(s,b) − V(s)],   V = Σ_b π Q
+
+Gradients are taken in the logits of each state and kept from leaving a slow copy of the policy too fast (trust region).
+With `state_ratio`, states count by w(s) = d^π(s)/d^μ(s), as in OPPOSD. It needs whole logged distributions, μ(·|s).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from statewise.data.dataset import Dataset
+from statewise.data.device import DeviceLog, device_log
+from statewise.ops.keys import key_for
+from statewise.ops.networks import Network
+from statewise.parts import actor, q_network, ratio, retrace
+from statewise.parts.actor import Actor
+from statewise.parts.learned import Learned, descend_once, start
+from statewise.parts.metrics import INITIAL_STATES, Metrics, of_learner
+from statewise.parts.policy import entropy, expectation, log_policy
+from statewise.parts.q_network import QNetwork
+from statewise.parts.ratio import ClosedForm, RatioNetwork
+from statewise.parts.ratio_network import Chain
+from statewise.parts.target import Tracked, follow
+from statewise.parts.trust_region import project
+
+
+@dataclass(frozen=True)
+class ACER:
+    """Settings. Values are bootstrapped with min(discount, value_discount): at discount 1 they need not be finite."""
+
+    discount: float = 0.98
+    value_discount: float = 0.99
+    critic: QNetwork = field(default_factory=lambda: QNetwork(batch=2000))
+    trace: float = 1.0  # λ of Retrace
+    truncation: float = 10.0  # c
+    trust: float | None = 1.0  # δ; None: no trust region
+    average_rate: float = 0.01  # how fast the average policy follows
+    entropy: float = 0.01  # in units of the log's returns
+    hidden: tuple[int, ...] = (32, 32)  # of the policy
+    learning_rate: float = 1e-3
+    decay: bool = True
+    batch: int = 5000
+    clone_steps: int = 2000
+    state_ratio: ClosedForm | RatioNetwork | None = None
+    updates: int = 500
+
+
+class Prepared(eqx.Module):
+    """The log as the learner draws from it."""
+
+    log: DeviceLog
+    behaviour: Float[Array, "steps actions"]  # μ(·|s) of every row
+    ground: ratio.Ground | None
+    chain: Chain = eqx.field(static=True)
+    actions: int = eqx.field(static=True)
+
+
+class State(eqx.Module):
+    """All that changes from update to update."""
+
+    ratio: ratio.State | None
+    critic: Tracked
+    actor: Learned
+    average: Network
+
+
+def prepare(config: ACER, dataset: Dataset, scale: float, key: Key[Array, ""]) -> Prepared:
+    """Puts a scaled log on the device."""
+    if dataset.distributions is None:
+        raise ValueError(
+            "ACER corrects for actions that were not taken, and needs the probability of each: log whole distributions "
+            "(propensity_0, propensity_1, …), or use another algorithm"
+        )
+    chain, ground = ratio.chain_of(dataset, config.discount), None
+    if config.state_ratio is not None:
+        ground = ratio.prepare(config.state_ratio, dataset, chain, config.discount, key_for(key, "features"))
+    behaviour = jnp.asarray(dataset.distributions, jnp.float32)
+    return Prepared(device_log(dataset, config.discount, scale), behaviour, ground, chain, dataset.action_count)
+
+
+def init(config: ACER, data: Prepared, key: Key[Array, ""]) -> State:
+    """The policy starts as the cloned behaviour, and so does its average."""
+    features, log = data.log.rows.features, data.log
+    cloned = actor.clone(_actor(config), features, data.actions, log, key_for(key, "clone"))
+    critic = q_network.initial(config.critic, features, data.actions, config.updates, key_for(key, "critic"))
+    w = None
+    if config.state_ratio is not None and data.ground is not None:
+        w = ratio.initial(config.state_ratio, data.ground, features, key_for(key, "ratio"))
+        w = ratio.warm(config.state_ratio, data.ground, w, cloned, log, data.chain, key_for(key, "warm ratio"))
+    return State(w, critic, start(cloned, actor.optimiser(_actor(config), config.updates)), cloned)
+
+
+def update(config: ACER, data: Prepared, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
+    """One update of the policy, after some of the critic."""
+    policy, log = state.actor.network, data.log
+
+    # The critic, on Retrace's returns
+    gamma, trace = config.value_discount, config.trace
+    critic, loss = retrace.fit(
+        config.critic, state.critic, policy, log, gamma, trace, config.updates, key_for(key, "critic")
+    )
+
+    # The gradient at each state of some episodes, and how much the state counts for
+    batch, valid = retrace.draw(log, key_for(key, "actor"), config.batch)
+    rows, weight = batch.rows, batch.known * valid * batch.rows.live
+    returns = retrace.returns(critic.network, policy, batch, log, gamma, trace)
+    w, effective = None, jnp.nan
+    if config.state_ratio is not None and data.ground is not None and state.ratio is not None:
+        ratio_key = key_for(key, "ratio")
+        w = ratio.fit(config.state_ratio, data.ground, state.ratio, policy, log, data.chain, ratio_key)
+        plain = weight * log.discount ** jnp.arange(log.horizon)[None, :]
+        weight = plain * ratio.of_rows(data.ground, w, rows)
+        effective = jnp.sum(weight) ** 2 / (jnp.sum(plain) * jnp.sum(weight**2 / jnp.where(plain > 0, plain, 1.0)))
+    chances = log_policy(policy, rows.state, rows.legal)
+    taken = jax.nn.one_hot(rows.action, data.actions)
+    worth = q_network.values(critic.network, rows.state)[0]
+    gradient = direction(chances, worth, data.behaviour[rows.index], taken, returns, config.truncation)
+    spread = entropy(chances)
+    finite = jnp.where(jnp.isfinite(chances), chances, 0.0)
+    gradient = gradient - config.entropy * jnp.exp(chances) * (finite + spread[..., None])  # ∂H/∂logits
+    if config.trust is not None:
+        average = jnp.exp(log_policy(state.average, rows.state, rows.legal))
+        gradient = project(gradient, jnp.exp(chances) - average, config.trust)
+
+    # Ascend it; the average policy follows
+    def lost(network: Network) -> Float[Array, ""]:
+        along = jnp.sum(gradient * network(rows.state), axis=-1)
+        return -jnp.sum(weight * along) / jnp.sum(weight)
+
+    learned, _ = descend_once(state.actor, actor.optimiser(_actor(config), config.updates), lost)
+    average = follow(learned.network, state.average, config.average_rate)
+
+    first = log.draw_first(key_for(key, "metrics"), INITIAL_STATES)
+    value = expectation(q_network.values(critic.network, first.state)[0], log_policy(policy, first.state, first.legal))
+    mean_spread = jnp.sum(weight * spread) / jnp.sum(weight)
+    metrics = of_learner(
+        log.scale * jnp.mean(value), loss, mean_spread, ratio=w, critic=critic, actor=learned, ratio_ess=effective
+    )
+    return State(w, critic, learned, average), metrics
+
+
+def policy(config: ACER, state: State) -> Network:
+    return state.actor.network
+
+
+def direction(
+    chances: Float[Array, "*batch actions"],
+    values: Float[Array, "*batch actions"],
+    behaviour: Float[Array, "*batch actions"],
+    taken: Float[Array, "*batch actions"],
+    returns: Float[Array, "*batch"],
+    truncation: float,
+) -> Float[Array, "*batch actions"]:
+    """g in the logits of π, from log π: truncated importance weight on the action taken, and the correction for all."""
+    policy = jnp.exp(chances)
+    value = jnp.sum(policy * values, axis=-1, keepdims=True)
+    # min(c, ρ) of the action taken, and [1 − c/ρ]₊ π = [π − c μ]₊ of every action
+    chance, logged = jnp.sum(policy * taken, axis=-1), jnp.sum(behaviour * taken, axis=-1)
+    gains = taken * (jnp.minimum(truncation, chance / logged) * (returns - value[..., 0]))[..., None]
+    gains = gains + jnp.maximum(policy - truncation * behaviour, 0.0) * (values - value)
+    # Σ_b gain_b ∂log π(b)/∂logits
+    return gains - policy * jnp.sum(gains, axis=-1, keepdims=True)
+
+
+def _actor(config: ACER) -> Actor:
+    return Actor(
+        hidden=config.hidden,
+        learning_rate=config.learning_rate,
+        decay=config.decay,
+        clone_steps=config.clone_steps,
+    )

@@ -1,0 +1,103 @@
+"""CQL for discrete actions (Kumar et al. 2020): Q-learning that holds down the values of actions the log lacks.
+
+ℓ = mean (r + γ Q̄(s', argmax_b Q(s',b)) − Q(s,a))² + α · mean [log Σ_b exp Q(s,b) − Q(s,a)]
+
+The policy is softmax(Q/τ) with Q in units of the log's returns: greedy but for actions whose values are closer than τ,
+and never without probability. It is the Q network itself, its last layer divided by τ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from statewise.data.dataset import Dataset
+from statewise.data.device import DeviceLog, device_log
+from statewise.ops.keys import key_for
+from statewise.ops.networks import Network
+from statewise.parts import q_network
+from statewise.parts.metrics import INITIAL_STATES, Metrics, of_learner
+from statewise.parts.policy import entropy, expectation, log_policy
+from statewise.parts.q_network import QNetwork, Transitions
+from statewise.parts.target import Tracked
+
+
+@dataclass(frozen=True)
+class CQL:
+    """Settings; `conservatism` is α, and 0 leaves double Q-learning.
+
+    Values are bootstrapped with min(discount, value_discount): at discount 1 they need not be finite.
+    """
+
+    discount: float = 0.98
+    value_discount: float = 0.99
+    critic: QNetwork = field(default_factory=lambda: QNetwork(hidden=(32, 32), learning_rate=1e-4))
+    conservatism: float = 0.1
+    temperature: float = 0.005
+    updates: int = 1000
+
+
+class Prepared(eqx.Module):
+    """The log as the learner draws from it."""
+
+    log: DeviceLog
+    actions: int = eqx.field(static=True)
+
+
+class State(eqx.Module):
+    """All that changes from update to update."""
+
+    critic: Tracked
+
+
+def prepare(config: CQL, dataset: Dataset, scale: float, key: Key[Array, ""]) -> Prepared:
+    """Puts a scaled log on the device; it need not hold propensities."""
+    if config.temperature <= 0:
+        raise ValueError(f"temperature: it must be above 0, not {config.temperature}")
+    return Prepared(device_log(dataset, config.discount, scale, propensities=False), dataset.action_count)
+
+
+def init(config: CQL, data: Prepared, key: Key[Array, ""]) -> State:
+    """One Q network and its slow copy."""
+    features = data.log.rows.features
+    return State(q_network.initial(config.critic, features, data.actions, config.updates, key_for(key, "critic")))
+
+
+def update(config: CQL, data: Prepared, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
+    """Some steps of the Q network, which is the policy."""
+    log = data.log
+
+    def next_value(networks: Network, slow: Network, batch: Transitions) -> Float[Array, " batch"]:
+        fast = q_network.only_legal(q_network.values(networks, batch.rows.next_state)[0], batch.next_legal)
+        return q_network.at(q_network.values(slow, batch.rows.next_state)[0], jnp.argmax(fast, axis=-1))
+
+    def penalty(values: Float[Array, "batch actions"], batch: Transitions) -> Float[Array, ""]:
+        rows = batch.rows
+        gaps = overestimates(q_network.only_legal(values, rows.legal), q_network.at(values, rows.action))
+        return config.conservatism * jnp.sum(rows.live * gaps) / jnp.maximum(jnp.sum(rows.live), 1.0)
+
+    critic_key = key_for(key, "critic")
+    critic, loss = q_network.fit(
+        config.critic, state.critic, log, config.value_discount, next_value, config.updates, critic_key, penalty
+    )
+    first = log.draw_first(key_for(key, "metrics"), INITIAL_STATES)
+    state = State(critic)
+    chances = log_policy(policy(config, state), first.state, first.legal)
+    value = log.scale * jnp.mean(expectation(q_network.values(critic.network, first.state)[0], chances))
+    return state, of_learner(value, loss, jnp.mean(entropy(chances)), critic=critic)
+
+
+def policy(config: CQL, state: State) -> Network:
+    """softmax(Q/τ) as a network of logits."""
+    network = q_network.single(state.critic.network)
+    weights = (*network.weights[:-1], network.weights[-1] / config.temperature)
+    return Network(weights, (*network.biases[:-1], network.biases[-1] / config.temperature))
+
+
+def overestimates(values: Float[Array, "*batch actions"], logged: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """log Σ_b exp Q(s,b) − Q(s,a), which is high where other actions than the logged one are held to be better."""
+    return jax.nn.logsumexp(values, axis=-1) - logged

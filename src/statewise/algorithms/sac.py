@@ -1,0 +1,127 @@
+"""SAC for discrete actions (Haarnoja et al. 2018; Christodoulou 2019), on a log: nothing is ever collected.
+
+Q(s,a) = r + γ V(s'),   V(s) = Σ_a π(a|s) [min_i Q̄_i(s,a) − τ log π(a|s)],   π ascends E_{s~d^μ}[V(s)]
+
+Expectations over actions are summed, not sampled. There is no importance weight: actions that the log does not hold are
+judged by what the critics make of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import equinox as eqx
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Key
+
+from statewise.data.dataset import Dataset
+from statewise.data.device import DeviceLog, device_log
+from statewise.ops.keys import key_for
+from statewise.ops.networks import Network, initial_network
+from statewise.parts import q_network, temperature
+from statewise.parts.learned import Learned, adam, descend_once, start
+from statewise.parts.metrics import INITIAL_STATES, Metrics, of_learner
+from statewise.parts.policy import entropy, expectation, log_policy
+from statewise.parts.q_network import QNetwork, Transitions
+from statewise.parts.target import Tracked
+from statewise.parts.temperature import Temperature, Tuned
+
+CRITICS = 2
+
+
+@dataclass(frozen=True)
+class SAC:
+    """Settings. Values are bootstrapped with min(discount, value_discount): at discount 1 they need not be finite."""
+
+    discount: float = 0.98
+    value_discount: float = 0.99
+    critic: QNetwork = field(default_factory=QNetwork)
+    temperature: Temperature = field(default_factory=Temperature)
+    hidden: tuple[int, ...] = (32, 32)  # of the policy
+    learning_rate: float = 1e-3
+    decay: bool = True
+    batch: int = 1000
+    updates: int = 1000
+
+
+class Prepared(eqx.Module):
+    """The log as the learner draws from it."""
+
+    log: DeviceLog
+    actions: int = eqx.field(static=True)
+
+
+class State(eqx.Module):
+    """All that changes from update to update."""
+
+    critic: Tracked
+    actor: Learned
+    temperature: Tuned
+
+
+def prepare(config: SAC, dataset: Dataset, scale: float, key: Key[Array, ""]) -> Prepared:
+    """Puts a scaled log on the device; it need not hold propensities."""
+    return Prepared(device_log(dataset, config.discount, scale, propensities=False), dataset.action_count)
+
+
+def init(config: SAC, data: Prepared, key: Key[Array, ""]) -> State:
+    """Two critics, and a nearly uniform policy."""
+    features, actions = data.log.rows.features, data.actions
+    critics = q_network.initial(config.critic, features, actions, config.updates, key_for(key, "critic"), CRITICS)
+    network = initial_network(key_for(key, "actor"), (features, *config.hidden, actions), last_scale=0.01)
+    return State(critics, start(network, _optimiser(config)), temperature.initial(config.temperature))
+
+
+def update(config: SAC, data: Prepared, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
+    """One update of the policy, after some of the critics."""
+    policy, log, heat = state.actor.network, data.log, state.temperature.value
+
+    # The soft value of the current policy, by the lesser critic
+    def next_value(critics: Network, slow: Network, batch: Transitions) -> Float[Array, " batch"]:
+        worst = q_network.values(slow, batch.rows.next_state).min(axis=0)
+        return soft_value(worst, log_policy(policy, batch.rows.next_state, batch.next_legal), heat)
+
+    critic_key = key_for(key, "critic")
+    critics, loss = q_network.fit(
+        config.critic, state.critic, log, config.value_discount, next_value, config.updates, critic_key
+    )
+
+    # Ascend that value on the log's states
+    rows = log.draw(key_for(key, "actor"), config.batch)
+    worst = q_network.values(critics.network, rows.state).min(axis=0)
+
+    def lost(network: Network) -> Float[Array, ""]:
+        chances = log_policy(network, rows.state, rows.legal)
+        return -jnp.sum(rows.live * soft_value(worst, chances, heat)) / jnp.sum(rows.live)
+
+    learned, _ = descend_once(state.actor, _optimiser(config), lost)
+
+    # The temperature that keeps the wanted entropy
+    chances = log_policy(learned.network, rows.state, rows.legal)
+    spread = jnp.sum(rows.live * entropy(chances)) / jnp.sum(rows.live)
+    allowed = jnp.sum(rows.live * jnp.log(jnp.sum(jnp.isfinite(chances), axis=-1))) / jnp.sum(rows.live)
+    tuned = temperature.tune(config.temperature, state.temperature, spread, allowed)
+
+    first = log.draw_first(key_for(key, "metrics"), INITIAL_STATES)
+    worth = expectation(
+        q_network.values(critics.network, first.state).min(axis=0),
+        log_policy(learned.network, first.state, first.legal),
+    )
+    value = log.scale * jnp.mean(worth)
+    return State(critics, learned, tuned), of_learner(value, loss, spread, critic=critics, actor=(learned, tuned))
+
+
+def policy(config: SAC, state: State) -> Network:
+    return state.actor.network
+
+
+def soft_value(
+    values: Float[Array, "*batch actions"], chances: Float[Array, "*batch actions"], heat: Float[Array, ""]
+) -> Float[Array, "*batch"]:
+    """Σ_a π(a|s) [Q(s,a) − τ log π(a|s)], from log π; actions without probability add nothing."""
+    return expectation(values, chances) + heat * entropy(chances)
+
+
+def _optimiser(config: SAC) -> optax.GradientTransformation:
+    return adam(config.learning_rate, config.updates if config.decay else None)

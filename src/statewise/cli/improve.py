@@ -1,0 +1,133 @@
+"""`statewise improve`: from a log to a decision, in one command."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from statewise.cli.options import json_option, log_options
+from statewise.cli.propensities import read_log
+from statewise.improvement import Improvement, Plan, Stage, improve
+from statewise.presets import ALGORITHMS
+from statewise.settings import changed, read_settings
+
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+COLOURS = {"deploy": "green", "do not deploy": "red", "collect more data": "yellow"}
+
+
+class _Duration(click.ParamType):
+    name = "time"
+
+    def convert(self, value, param, ctx) -> float:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h|)", str(value).strip())
+        if found is None or float(found[1]) <= 0:
+            self.fail(f"'{value}' is no time; write it as 90s, 5m or 1h", param, ctx)
+        return float(found[1]) * UNITS[found[2]]
+
+
+@click.command(epilog="Example: statewise improve visits.csv --out runs/visits")
+@click.argument("log", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder of the run [default: runs/ and the log's name]; goes on there.",
+)
+@click.option("--algorithm", type=click.Choice([name for name in ALGORITHMS if name != "fitted-q"]), help="[opposd]")
+@click.option("--discount", type=click.FloatRange(0, 1, min_open=True), help="γ [default: chosen by the log].")
+@click.option("--seeds", type=click.IntRange(min=1), help=f"Runs to choose from [default: {Plan.seeds}].")
+@click.option("--updates", type=click.IntRange(min=1), help=f"Updates of the policy [default: {Plan.updates:,}].")
+@click.option("--time-budget", type=_Duration(), help="Such as 5m; learning stops when its share is used up.")
+@click.option("--config", type=click.Path(path_type=Path), help="TOML file of these options and of [settings].")
+@log_options
+@json_option
+def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **options) -> None:
+    """Learn a better policy from LOG, say what it is worth, and whether to use it.
+
+    Part of the log teaches, part chooses among what was learned, and a part that neither has seen judges the choice.
+    The folder then holds report.html, which says it all, and policy.safetensors, which can act.
+    """
+    console = Console(stderr=True, quiet=as_json, highlight=False)
+    dataset, _ = read_log(log, options, console)
+    given = read_settings(config) if config else {}
+    if isinstance(given.get("time_budget"), str):
+        given["time_budget"] = _Duration().convert(given["time_budget"], None, None)
+    given |= {each.name: options[each.name] for each in fields(Plan) if options.get(each.name) is not None}
+    plan = changed(Plan(), given)
+    out = Path("runs") / log.stem if out is None else out
+    started = time.perf_counter()
+    with _Watch(console) as watch:
+        improvement = improve(dataset, plan, out=out, progress=watch.told)
+    _tell(improvement, time.perf_counter() - started, as_json)
+
+
+class _Watch:
+    """A bar for what is being done now; a line for each stage where there is no terminal."""
+
+    def __init__(self, console: Console):
+        self.console, self.stage = console, ""
+        parts = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self.bar = Progress(*parts, console=console, transient=True, disable=not console.is_terminal)
+
+    def __enter__(self) -> _Watch:
+        self.bar.start()
+        self.task = self.bar.add_task("preparing", total=None)
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.bar.stop()
+
+    def told(self, stage: Stage) -> None:
+        if stage.name != self.stage:
+            self.stage = stage.name
+            self.bar.reset(self.task, total=stage.total)
+        self.bar.update(self.task, completed=stage.done, total=stage.total, description=stage.name)
+        if not self.console.is_terminal and (stage.done in (0, stage.total) or stage.name.startswith("learning")):
+            self.console.print(f"{stage.name}: {stage.done:,} of {stage.total:,}  {stage.words}".rstrip())
+
+
+def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
+    decision = improvement.decision
+    told = decision.policy
+    if as_json:
+        numbers = {"value": told.value, "low": told.low, "high": told.high} if told.identified else {"value": None}
+        gain = {"difference": decision.difference, "low": decision.low, "high": decision.high}
+        click.echo(
+            json.dumps(
+                {
+                    "answer": decision.answer,
+                    "because": decision.reason,
+                    "policy": {"file": str(improvement.policy_file), "verdict": told.verdict, **numbers},
+                    "current": decision.behaviour.value,
+                    "gain": gain if told.identified else None,
+                    "episodes_needed": decision.episodes_needed,
+                    "algorithm": improvement.algorithm,
+                    "seed": improvement.selection.seed,
+                    "update": improvement.selection.update,
+                    "report": str(improvement.report),
+                    "seconds": seconds,
+                }
+            )
+        )
+        return
+    console = Console(highlight=False)
+    answer = Text(decision.answer.capitalize(), style=f"bold {COLOURS[decision.answer]}")
+    console.print(
+        Panel(Text.assemble(answer, "\n", decision.reason[:1].upper() + decision.reason[1:] + "."), width=100)
+    )
+    console.print(Text(f"  today       {decision.behaviour.value:.4g}  (mean return of the log's judging episodes)"))
+    worth = (
+        f"{told.value:.4g}  ({told.low:.4g} to {told.high:.4g}), {told.verdict}" if told.identified else told.verdict
+    )
+    console.print(Text(f"  new policy  {worth}"))
+    console.print(Text(f"  report      {improvement.report}"))
+    console.print(Text(f"  policy      {improvement.policy_file}"))
+    console.print(Text(f"  {seconds:.0f} s"))

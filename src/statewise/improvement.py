@@ -1,0 +1,210 @@
+"""`improve`: one log in, one decision out. Learn, choose, judge, and write it down.
+
+The log is cut into three parts by whole unit (or episode): policies are learned on the first, one of them is chosen on
+the second, and what it is worth is told on the third, which no choice has seen.
+
+run/                    the run of the first algorithm: manifest, metrics, checkpoints (see `runs`)
+  beside/<algorithm>/   those it is compared with
+  policy.safetensors    the chosen policy, with a card that says what it is worth
+  decision.json         all that the report says
+  report.html           the report
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from statewise.data.behaviour import Propensities, estimate_propensities
+from statewise.data.dataset import Dataset, usual_discount
+from statewise.files import write_text
+from statewise.ope.gate import Decision, gate
+from statewise.ope.select import Selection, select
+from statewise.presets import preset
+from statewise.report.content import ReportContent, to_json
+from statewise.report.decided import Candidate, decided
+from statewise.report.gather import DECISION, curves_of
+from statewise.report.page import render
+from statewise.runs import RunFolder
+from statewise.settings import changed
+from statewise.training import Told, fit
+
+PARTS = (0.6, 0.2)  # to learn from, to choose by; the rest judges
+BESIDE = ("offpac", "behaviour-cloning")  # what the first algorithm is compared with
+LEARNING = 0.8  # the share of a time budget that may go into learning
+REPORT = "report.html"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to go from a log to a decision; what is None is chosen by the log."""
+
+    discount: float | None = None
+    algorithm: str = "opposd"
+    seeds: int = 2
+    updates: int = 2000
+    time_budget: float | None = None  # seconds; learning stops at a checkpoint when its share is used up
+    level: float = 0.95
+    propensities: str = "boosting"  # the model of them, where the log holds none
+    seed: int = 0  # of the split, and of the first run
+    settings: Mapping[str, Any] = field(default_factory=dict)  # changes to the algorithm's settings, by name
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is being done, and how much of it."""
+
+    name: str
+    done: int
+    total: int
+    words: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Improvement:
+    """The decision, the policy it is about, and where everything was written."""
+
+    decision: Decision
+    selection: Selection
+    algorithm: str
+    content: ReportContent
+    folder: Path
+
+    @property
+    def policy(self) -> Any:
+        return self.selection.policy
+
+    @property
+    def policy_file(self) -> Path:
+        return self.folder / "policy.safetensors"
+
+    @property
+    def report(self) -> Path:
+        return self.folder / REPORT
+
+    def __str__(self) -> str:
+        return f"{self.decision}. Report: {self.report}. Policy: {self.policy_file}"
+
+
+class _OutOfTime(Exception):
+    """The time for learning is used up; what was learned so far is kept."""
+
+
+def improve(
+    log: Dataset, plan: Plan | None = None, *, out: str | Path, progress: Callable[[Stage], None] = lambda stage: None
+) -> Improvement:
+    """Learns from a log, chooses, judges, and writes policy and report into the folder `out`.
+
+    An interrupted call goes on where it stopped when it is made again with the same log and plan.
+
+    >>> answer = improve(sw.load("log.csv"), out="runs/first")  # doctest: +SKIP
+    >>> answer.decision.answer, answer.report  # doctest: +SKIP
+    """
+    plan = Plan() if plan is None else plan
+    plan = replace(plan, discount=usual_discount(log) if plan.discount is None else plan.discount)
+    deadline = None if plan.time_budget is None else time.monotonic() + LEARNING * plan.time_budget
+    parts = log.split(*PARTS, seed=plan.seed)
+    learn, choose, judge = (_with_propensities(part, plan, progress) for part in parts)
+    runs = _learn(_log(learn), plan, Path(out), deadline, progress)
+    candidates = {name: _select(name, run, choose, judge, plan, progress) for name, run in runs.items()}
+    best = _best(candidates, plan)
+    progress(Stage("judging", 0, 1))
+    decision = gate(candidates[best].policy, judge, discount=plan.discount, level=plan.level, seed=plan.seed)
+    progress(Stage("judging", 1, 1))
+    rows = tuple(Candidate(name, chosen, name == best) for name, chosen in candidates.items())
+    curves = tuple(curve for name, run in runs.items() for curve in curves_of(run, name))
+    content = decided(decision, rows, log=log, judge=judge, curves=curves, settings=_settings(plan, parts))
+    improvement = Improvement(decision, candidates[best], best, content, Path(out))
+    _write(improvement, runs[plan.algorithm])
+    return improvement
+
+
+def _with_propensities(part: Dataset, plan: Plan, progress: Callable[[Stage], None]) -> Dataset | Propensities:
+    """The part as it is where propensities were logged; each part is estimated by itself, so that none sees another."""
+    if part.propensities is not None:
+        return part
+    model: Any = plan.propensities
+    tell = lambda done: progress(Stage("propensities", done, 5))  # noqa: E731
+    return estimate_propensities(part, model, seed=plan.seed, progress=tell)
+
+
+def _log(part: Dataset | Propensities) -> Dataset:
+    return part.dataset if isinstance(part, Propensities) else part
+
+
+def _learn(
+    learn: Dataset, plan: Plan, out: Path, deadline: float | None, progress: Callable[[Stage], None]
+) -> dict[str, RunFolder]:
+    """Every algorithm's run, the first one's in the folder itself."""
+    names = [plan.algorithm, *(name for name in BESIDE if name != plan.algorithm)]
+    began = time.monotonic()
+    runs = {}
+    for i, name in enumerate(names):
+        first = name == plan.algorithm
+        folder = out if first else out / "beside" / name
+        config = preset("default", name, plan.discount)
+        config = changed(config, plan.settings) if first else config
+        # the first algorithm gets two thirds of the time, and what it leaves goes to the others
+        part = None if deadline is None else began + (deadline - began) * (2 / 3 if i == 0 else 1)
+
+        def told(told: Told, name: str = name, part: float | None = part) -> None:
+            progress(Stage(f"learning by {name}", told.update, told.updates, f"V̂(s₀) {told.value:.4g}"))
+            if part is not None and time.monotonic() > part and told.update < told.updates:
+                raise _OutOfTime
+
+        seeds = range(plan.seed, plan.seed + (plan.seeds if first else 1))
+        try:
+            fit(learn, config, seeds=tuple(seeds), updates=plan.updates, out=folder, progress=told)
+        except _OutOfTime:
+            progress(Stage(f"learning by {name}", 1, 1, "stopped by the time budget"))
+        runs[name] = RunFolder.open(folder)
+    return runs
+
+
+def _select(
+    name: str,
+    run: RunFolder,
+    choose: Dataset | Propensities,
+    judge: Dataset | Propensities,
+    plan: Plan,
+    progress: Callable[[Stage], None],
+) -> Selection:
+    total = len(run.policies())
+    tell = lambda done: progress(Stage(f"choosing by {name}", done, total))  # noqa: E731
+    return select(run, choose, judge, discount=plan.discount, level=plan.level, seed=plan.seed, progress=tell)
+
+
+def _best(candidates: Mapping[str, Selection], plan: Plan) -> str:
+    """The one with the greatest lower bound on the choosing episodes; or the first algorithm's."""
+    bounds = {
+        name: one.scores[one.seed, one.update].low
+        for name, one in candidates.items()
+        if one.scores[one.seed, one.update].identified
+    }
+    return max(bounds, key=lambda name: bounds[name]) if plan.algorithm in bounds else plan.algorithm
+
+
+def _settings(plan: Plan, parts: tuple[Dataset, ...]) -> dict[str, Any]:
+    episodes = dict(zip(("learning", "choosing", "judging"), (part.episodes for part in parts), strict=True))
+    return {**{name: getattr(plan, name) for name in plan.__dataclass_fields__}, "episodes": episodes}
+
+
+def _write(improvement: Improvement, folder: RunFolder) -> None:
+    """Policy, decision and report; the report last, so that where there is one there is all of it."""
+    estimate, policy = improvement.selection.estimate, improvement.policy
+    told = {
+        "answer": improvement.decision.answer,
+        "estimator": estimate.estimator,
+        "verdict": estimate.verdict,
+        "reason": estimate.reason,
+        "discount": estimate.discount,
+    }
+    if estimate.identified:
+        told |= {"value": estimate.value, "low": estimate.low, "high": estimate.high, "level": estimate.level}
+    replace(policy, card={**policy.card, "estimate": told}).save(improvement.policy_file)
+    write_text(folder.path / DECISION, to_json(improvement.content))
+    page = render(replace(improvement.content, manifest=folder.manifest(), folder=folder.path.name))
+    write_text(improvement.report, page)

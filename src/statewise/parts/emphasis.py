@@ -1,0 +1,35 @@
+"""Emphatic weights: how much a logged state matters to the values of the states before it (Imani, Graves & White 2018).
+
+Fₜ = 1 + γ ρₜ₋₁ Fₜ₋₁,  F₀ = 1,     Mₜ = (1 − λ) + λ Fₜ
+
+E_μ[F | s] d^μ(s) = Σ_k γᵏ (P_πᵏ)ᵀ d^μ: with λ = 1 the gradient of E_{s~d^μ}[V^π(s)] is followed, with λ = 0 Off-PAC's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from statewise.data.device import DeviceLog
+from statewise.ops.networks import Network
+from statewise.ops.returns import follow_on
+from statewise.parts.policy import action_ratio
+
+
+@dataclass(frozen=True)
+class Emphasis:
+    """Settings; products of ρ over whole episodes vary wildly, and `clip` bounds each factor."""
+
+    share: float = 1.0  # λ
+    clip: float | None = None  # the largest ρ
+
+
+def of_log(settings: Emphasis, policy: Network, log: DeviceLog) -> Float[Array, " steps"]:
+    """M of every row of the log, for a fixed policy."""
+    rows = log.rows.take(jnp.arange(log.rows.table.shape[0]))
+    ratio = jax.lax.stop_gradient(action_ratio(policy, rows, settings.clip))
+    first = jnp.concatenate([jnp.ones(1, bool), rows.last[:-1] > 0])
+    return 1 - settings.share + settings.share * follow_on(ratio, first, log.discount)

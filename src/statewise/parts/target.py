@@ -1,0 +1,39 @@
+"""Slow copies: a network that follows another at a rate, to bootstrap from or to keep close to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import optax
+from jaxtyping import Array, Float
+
+from statewise.ops.networks import Network
+from statewise.parts.learned import Learned, descend_once
+
+
+class Tracked(eqx.Module):
+    """A network as it is learned, and the slower one that its targets bootstrap from."""
+
+    learned: Learned
+    target: Network
+
+    @property
+    def network(self) -> Network:
+        return self.learned.network
+
+
+def follow(network: Network, slow: Network, rate: float) -> Network:
+    """θ̄ ← (1 − rate) θ̄ + rate θ; at rate 1 the slow network is the other itself."""
+    return optax.incremental_update(network, slow, rate)  # pyright: ignore[reportArgumentType, reportReturnType]
+
+
+def descend_tracked(
+    tracked: Tracked,
+    optimiser: optax.GradientTransformation,
+    loss: Callable[[Network], Float[Array, ""]],
+    rate: float,
+) -> tuple[Tracked, Float[Array, ""]]:
+    """One step of the optimiser and one of the slow copy after it; returns the loss before them too."""
+    learned, lost = descend_once(tracked.learned, optimiser, loss)
+    return Tracked(learned, follow(learned.network, tracked.target, rate)), lost

@@ -1,0 +1,55 @@
+"""Trees as scikit-learn grows them, put into the one table that a policy walks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from statewise.tree_policy import TreePolicy
+
+
+def planted(
+    grown: list[list[Any]], epsilon: float, observation_names: tuple[str, ...], missing: float = -np.inf
+) -> TreePolicy:
+    """All actions' trees in one table; an action without any is a leaf worth `missing`."""
+    tables, roots, nodes, depth = [], [], 0, 0
+    for trees in grown:
+        mine = [_table(tree) for tree in trees] or [
+            (np.zeros(1, np.int32), np.zeros(1, np.float32), np.zeros((1, 2), np.int32), np.full(1, missing))
+        ]
+        places = []
+        for feature, threshold, children, values in mine:
+            tables.append((feature, threshold, children + nodes, values))
+            places.append(nodes)
+            nodes += len(feature)
+        roots.append(places)
+        depth = max([depth, *(tree.max_depth for tree in trees)])
+    widest = max(len(places) for places in roots)
+    feature, threshold, children, values = (np.concatenate(column) for column in zip(*tables, strict=True))
+    return TreePolicy(
+        feature=feature,
+        threshold=threshold,
+        children=children.astype(np.int32),
+        value=values,
+        roots=np.array([np.resize(places, widest) for places in roots], np.int32),
+        depth=int(depth),
+        epsilon=epsilon,
+        observation_names=observation_names,
+        action_names=tuple(str(action) for action in range(len(grown))),
+    )
+
+
+def _table(tree: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """One scikit-learn tree; a leaf becomes its own child."""
+    leaf, own = tree.children_left < 0, np.arange(tree.node_count)
+    children = np.stack([tree.children_left, tree.children_right], axis=1)
+    # states are float32: x ≤ threshold is the same question of the largest float32 that is not above it
+    threshold = tree.threshold.astype(np.float32)
+    threshold = np.where(threshold > tree.threshold, np.nextafter(threshold, np.float32(-np.inf)), threshold)
+    return (
+        np.where(leaf, 0, tree.feature).astype(np.int32),
+        threshold,
+        np.where(leaf[:, None], own[:, None], children).astype(np.int32),
+        tree.value[:, 0, 0],
+    )

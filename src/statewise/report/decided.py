@@ -1,0 +1,176 @@
+"""A decision and what led to it, as what the report says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from statewise.data.behaviour import Propensities
+from statewise.data.dataset import Dataset
+from statewise.ope.diagnostics import EPISODES, IMBALANCE, UNSUPPORTED
+from statewise.ope.estimate import Estimate
+from statewise.ope.gate import Decision
+from statewise.ope.select import Selection
+from statewise.report import content as page
+from statewise.report.compare import action_map, agreement
+from statewise.report.content import Calibration, Carrier, Check, Checkpoint, Curve, Histogram, Place, ReportContent
+
+ANSWERS: dict[str, page.Answer] = {
+    "deploy": "deploy",
+    "do not deploy": "do not deploy",
+    "collect more data": "collect more",
+}
+NAMES = {"opposd": "OPPOSD", "offpac": "Off-PAC", "behaviour-cloning": "the cloned behaviour"}
+HEAVY = 0.2  # of all weight on the heaviest hundredth of the episodes: more, and few of them decide
+EDGES = np.concatenate([[0.0], np.geomspace(0.05, 20, 21)])  # of π/μ
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """The best policy that one algorithm came to."""
+
+    algorithm: str
+    selection: Selection
+    chosen: bool
+
+
+def decided(
+    decision: Decision,
+    candidates: tuple[Candidate, ...],
+    *,
+    log: Dataset,
+    judge: Dataset | Propensities,
+    curves: tuple[Curve, ...],
+    settings: dict[str, Any],
+) -> ReportContent:
+    """The report's content; `judge` is the part of the log that no choice has seen."""
+    best = next(one for one in candidates if one.chosen)
+    policy = best.selection.policy
+    judged = judge.dataset if isinstance(judge, Propensities) else judge
+    return ReportContent(
+        answer=ANSWERS[decision.answer],
+        because=_sentence(decision.reason),
+        value_name=_value_name(decision.policy),
+        level=decision.level,
+        worths=_worths(decision, candidates),
+        checks=_checks(decision.policy, judge),
+        overlap=_overlap(judged, policy),
+        calibration=_calibration(judge),
+        checkpoints=tuple(row for one in candidates for row in _checkpoints(one)),
+        chosen=Place(best.algorithm, best.selection.seed, best.selection.update),
+        action_map=action_map(judged, policy),
+        agreement=agreement(judged, policy),
+        carriers=_carriers(decision.policy, judged),
+        notes=_notes(best, judge),
+        settings=settings | {"log": f"{log.episodes:,} episodes, {len(log):,} decisions"},
+        curves=curves,
+    )
+
+
+def _worths(decision: Decision, candidates: tuple[Candidate, ...]) -> tuple[page.Worth, ...]:
+    rows = [_worth("current practice", "current", decision.behaviour)]
+    for one in candidates:
+        name = NAMES.get(one.algorithm, one.algorithm)
+        if one.chosen:
+            rows.insert(1, _worth(f"the new policy ({name})", "chosen", decision.policy))
+        else:
+            rows.append(_worth(name, "other", one.selection.estimate))
+    if decision.policy.identified:
+        gain = decision.difference, decision.low, decision.high
+        rows.append(page.Worth("gain", "gain", decision.policy.verdict, decision.policy.estimator, *gain))
+    return tuple(rows)
+
+
+def _worth(name: str, role: Any, estimate: Estimate) -> page.Worth:
+    numbers = (estimate.value, estimate.low, estimate.high) if estimate.identified else (None, None, None)
+    size = estimate.effective_sample_size
+    return page.Worth(name, role, estimate.verdict, estimate.estimator, *numbers, size, _sentence(estimate.reason))
+
+
+def _checks(estimate: Estimate, judge: Dataset | Propensities) -> tuple[Check, ...]:
+    support = estimate.diagnostics
+    episodes, effective = len(estimate.influence), estimate.effective_sample_size
+    checks = [
+        Check(
+            "Enough episodes",
+            _outcome(1 / max(effective, 1e-12), EPISODES),
+            f"{effective:.0f} of {episodes:,} episodes",
+            "So many episodes really carry the estimate. Below 30 it is shaky, below 10 there is none.",
+        ),
+        Check(
+            "Actions that were tried",
+            _outcome(support.unsupported, UNSUPPORTED),
+            f"{100 * support.unsupported:.1f} % of decisions",
+            "What the new policy would do although nobody ever did it there. The log cannot tell what comes of that.",
+        ),
+        Check(
+            "States that were visited",
+            _outcome(support.imbalance, IMBALANCE),
+            f"{100 * support.imbalance:.1f} % left unexplained",
+            "The new policy leads to other situations than the log's. This is how far the log fails to account for "
+            "where it would lead, on episodes kept aside.",
+        ),
+        Check(
+            "No single episode decides",
+            "good" if support.tail <= HEAVY else "doubtful",
+            f"{100 * support.tail:.0f} % of the weight on the heaviest 1 % of episodes",
+            "If a few episodes carry most of the estimate, another log could tell another story.",
+        ),
+    ]
+    if isinstance(judge, Propensities):
+        outcome = "doubtful" if judge.calibration.good else "bad"
+        checks.append(Check("Propensities", outcome, "estimated, not logged", judge.words))
+    return tuple(checks)
+
+
+def _outcome(measured: float, bounds: tuple[float, float]) -> Any:
+    return "good" if measured <= bounds[0] else "doubtful" if measured <= bounds[1] else "bad"
+
+
+def _overlap(judged: Dataset, policy: Any) -> Histogram:
+    assert judged.propensities is not None
+    taken = policy.probabilities(judged.observations, judged.legal)[np.arange(len(judged)), judged.actions]
+    counts = np.histogram(np.clip(taken / judged.propensities, EDGES[0], EDGES[-1]), EDGES)[0]
+    return Histogram(tuple(EDGES.tolist()), tuple((counts / counts.sum()).tolist()))
+
+
+def _calibration(judge: Dataset | Propensities) -> Calibration | None:
+    if not isinstance(judge, Propensities):
+        return None
+    bins = judge.calibration.reliability
+    return Calibration(
+        tuple(one.predicted for one in bins),
+        tuple(one.observed for one in bins),
+        tuple(one.predictions for one in bins),
+    )
+
+
+def _checkpoints(candidate: Candidate) -> list[Checkpoint]:
+    rows = []
+    for (seed, update), one in candidate.selection.scores.items():
+        numbers = (one.value, one.low, one.high) if one.identified else (None, None, None)
+        rows.append(Checkpoint(candidate.algorithm, seed, update, one.verdict, *numbers))
+    return rows
+
+
+def _carriers(estimate: Estimate, judged: Dataset) -> tuple[Carrier, ...]:
+    returns = dict(zip(map(str, judged.episode_ids), judged.returns(estimate.discount), strict=True))
+    carriers = estimate.diagnostics.carriers
+    return tuple(Carrier(str(episode), share, float(returns[str(episode)])) for episode, share in carriers)
+
+
+def _notes(best: Candidate, judge: Dataset | Propensities) -> tuple[str, ...]:
+    notes = [_sentence(f"how the policy was chosen: {best.selection.reason}")]
+    if isinstance(judge, Propensities):
+        notes.append(judge.words)
+    return tuple(notes)
+
+
+def _value_name(estimate: Estimate) -> str:
+    return "return of an episode" if estimate.discount == 1 else f"return of an episode (γ = {estimate.discount:g})"
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:].rstrip(".") + "."
