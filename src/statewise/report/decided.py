@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,6 @@ from statewise.report import content as page
 from statewise.report.compare import action_map, agreement
 from statewise.report.content import Calibration, Carrier, Check, Checkpoint, Curve, Histogram, Place, ReportContent
 
-ANSWERS: dict[str, page.Answer] = {
-    "deploy": "deploy",
-    "do not deploy": "do not deploy",
-    "collect more data": "collect more",
-}
 NAMES = {"opposd": "OPPOSD", "offpac": "Off-PAC", "behaviour-cloning": "the cloned behaviour"}
 HEAVY = 0.2  # of all weight on the heaviest hundredth of the episodes: more, and few of them decide
 EDGES = np.concatenate([[0.0], np.geomspace(0.05, 20, 21)])  # of π/μ
@@ -50,7 +45,7 @@ def decided(
     policy = best.selection.policy
     judged = judge.dataset if isinstance(judge, Propensities) else judge
     return ReportContent(
-        answer=ANSWERS[decision.answer],
+        answer=decision.answer,
         because=_sentence(decision.reason),
         value_name=_value_name(decision.policy),
         level=decision.level,
@@ -83,10 +78,8 @@ def _worths(decision: Decision, candidates: tuple[Candidate, ...]) -> tuple[page
     return tuple(rows)
 
 
-def _worth(name: str, role: Any, estimate: Estimate) -> page.Worth:
-    numbers = (estimate.value, estimate.low, estimate.high) if estimate.identified else (None, None, None)
-    size = estimate.effective_sample_size
-    return page.Worth(name, role, estimate.verdict, estimate.estimator, *numbers, size, _sentence(estimate.reason))
+def _worth(name: str, role: page.Role, estimate: Estimate) -> page.Worth:
+    return replace(page.Worth.of(name, role, estimate), reason=_sentence(estimate.reason))
 
 
 def _checks(estimate: Estimate, judge: Dataset | Propensities) -> tuple[Check, ...]:
