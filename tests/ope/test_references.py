@@ -236,7 +236,7 @@ GOOD = Support(1.0, 1.0, 0.01, 0.0, 1.0, 0.5, ())
         ({"mass": 0.3}, "not identified", "mean 0.3"),
         ({"mass": float("nan")}, "not identified", "mean nan"),
         ({"imbalance": 0.04}, "weak", "misses its equations"),
-        ({"negative": 0.3}, "not identified", "negative on 30 %"),
+        ({"negative": 0.3}, "not identified", "30 % of the state ratio is negative"),
     ],
 )
 def test_verdicts(change, verdict, words):

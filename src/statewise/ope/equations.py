@@ -81,7 +81,8 @@ class Solved:
 
     @property
     def negative(self) -> float:
-        return float((self.signed < 0).mean())
+        """Σ max(−w, 0) / Σ max(w, 0): the share of w's mass that is cut off."""
+        return float(np.sum(self.ratio - self.signed) / np.sum(self.ratio))
 
     @property
     def excess(self) -> float:

@@ -61,14 +61,10 @@ def from_values(
     case: Case, rewards: Float[np.ndarray, " steps"], everything: Float[np.ndarray, "steps actions"]
 ) -> Quotient:
     """The estimate from Q̂(s,·) on every row."""
-    log = case.prepared
     values = (everything * case.probabilities).sum(axis=1)
-    first = values[log.dataset.starts[:-1]]
-    carried = log.growth * case.horizon_solved.ratio * case.ratio
-    chosen = np.take_along_axis(everything, log.dataset.actions[:, None].astype(np.int64), axis=1)[:, 0]
-    errors = rewards + log.onward * np.append(values[1:], 0.0) - chosen
-    robust = corrected(case, carried, first, errors)
-    return mean_of(first.mean() + robust.influence(), robust)
+    actions = case.prepared.dataset.actions[:, None].astype(np.int64)
+    robust = corrected(case, rewards, np.take_along_axis(everything, actions, axis=1)[:, 0], values)
+    return mean_of(values[case.prepared.dataset.starts[:-1]].mean() + robust.influence(), robust)
 
 
 class Facts(eqx.Module):

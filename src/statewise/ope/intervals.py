@@ -21,7 +21,7 @@ class Quotient:
     base: Float[np.ndarray, " episodes"]  # … and would carry if the policy were the behaviour
     mass: float = 1.0  # the mean of the weights, which is 1 up to noise
     imbalance: float = 0.0  # of the state ratio's equations
-    negative: float = 0.0  # the share of rows where the state ratio was cut off at 0
+    negative: float = 0.0  # the share of the state ratio's mass that was cut off at 0
     reweighted: bool = True  # False: it says nothing of the policy
 
     @property

@@ -12,20 +12,29 @@ import numpy as np
 from jaxtyping import Float
 
 from statewise.ope.critic import state_values
-from statewise.ope.equations import held_out_imbalance, pull
+from statewise.ope.equations import Equations, Solved, held_out_imbalance, pull
 from statewise.ope.intervals import Quotient
 from statewise.ope.prepared import Case
 from statewise.parts.fit_ratio import fit_ratio
 
 
 def state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
-    """With w in closed form. What each episode does to w itself is part of what it adds."""
-    log, solved = case.prepared, case.solved
-    equations = log.equations
+    """With w in closed form."""
+    return _reweighted(case, rewards, case.prepared.equations, case.solved)
+
+
+def within_horizon(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
+    """The same, never looking past the log's horizon: for corrections to a critic that does not either."""
+    return _reweighted(case, rewards, case.prepared.horizon_equations, case.horizon_solved)
+
+
+def _reweighted(case: Case, rewards: Float[np.ndarray, " steps"], equations: Equations, solved: Solved) -> Quotient:
+    """What each episode does to w itself is part of what it adds."""
+    log = case.prepared
     order, count = equations.order, log.dataset.episodes
     weight = np.empty(len(order))
     weight[order] = count * equations.weight
-    ends = np.ones(len(order)) if log.chain == "continuing" else 1 - log.onward
+    ends = np.ones(len(order)) if equations.chain == "continuing" else 1 - log.onward
     carried = weight * solved.ratio * case.ratio
     above, below = log.by_episode(carried * rewards), log.by_episode(carried * ends)
     value = above.sum() / below.sum()
