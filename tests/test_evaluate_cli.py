@@ -9,6 +9,7 @@ import pytest
 
 import statewise as sw
 from statewise.cli.main import main
+from statewise.cli.propensities import propensities_as_json
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.policy_file import Policy
@@ -123,7 +124,8 @@ def test_target_columns_are_a_policy(folder, statewise):
     assert values[0] == pytest.approx(values[1], rel=1e-6)
 
 
-def test_missing_propensities_are_estimated_only_when_asked(folder, statewise):
+def test_missing_propensities_are_estimated_only_when_asked(folder, statewise, monkeypatch):
+    monkeypatch.setattr("statewise.data.behaviour.REFITS", 2)
     replace(DATA, propensities=None, distributions=None).save(folder / "bare.csv")
     arguments = ("evaluate", folder / "better.safetensors", folder / "bare.csv", *QUICK)
     code, _, err = statewise(*arguments)
@@ -133,21 +135,31 @@ def test_missing_propensities_are_estimated_only_when_asked(folder, statewise):
     assert code == 0
     assert "They agree with what was done" in words(err)
     assert "Deploy (" in words(out)
-    told = json.loads(statewise(*arguments, "--propensity", "estimate", "--json")[1])
-    assert told["propensities"]["calibration_error"] < 0.05
-    assert sum(one["predictions"] for one in told["propensities"]["reliability"]) == ACTIONS * len(DATA)
 
 
-def test_missing_propensities_are_estimated_for_learning_too(folder, statewise):
+def test_a_machine_is_told_of_the_calibration():
+    found = sw.estimate_propensities(replace(DATA, propensities=None, distributions=None), "logistic")
+    told = json.loads(json.dumps(propensities_as_json(found)))
+    assert told["calibration_error"] == pytest.approx(found.calibration.error)
+    assert sum(one["predictions"] for one in told["reliability"]) == ACTIONS * len(DATA)
+
+
+def test_missing_propensities_are_estimated_for_learning_too(folder, statewise, monkeypatch):
+    """What reaches the learner is the log with the estimates, and nothing reaches it without the flag."""
     replace(DATA, propensities=None, distributions=None).save(folder / "bare.csv")
     code, _, err = statewise("fit", folder / "bare.csv", "--out", folder / "learned", "--updates", 1)
     assert code == 2
     assert "--propensity estimate" in err
-    asked = ("--updates", 1, "--propensity", "estimate", "--json")
-    code, out, _ = statewise("fit", folder / "bare.csv", "--out", folder / "learned", *asked)
-    assert code == 0
-    assert json.loads(out)["propensities"]["model"] == "boosting"
-    assert (0, 1) in RunFolder.open(folder / "learned").policies()
+
+    def learn(dataset, *_, **options):
+        expected = sw.estimate_propensities(replace(DATA, propensities=None, distributions=None))
+        np.testing.assert_allclose(dataset.distributions, expected.dataset.distributions, rtol=1e-6)
+        raise ValueError("the learner was reached")
+
+    monkeypatch.setattr("statewise.cli.fit.fit", learn)
+    code, _, err = statewise("fit", folder / "bare.csv", "--out", folder / "learned", "--propensity", "estimate")
+    assert "They agree with what was done" in words(err)
+    assert "the learner was reached" in err
 
 
 @pytest.mark.parametrize(

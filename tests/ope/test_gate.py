@@ -91,6 +91,22 @@ def test_the_behaviour_itself_is_nothing_new():
     assert "does what is done today" in told.reason
 
 
+def test_the_behaviour_itself_is_nothing_new_where_later_rows_count_less():
+    """States drift and rewards grow with time: a ratio that leaves 1 for the sake of its penalty would be far off."""
+    rng, episodes, steps = np.random.default_rng(0), 60, 60
+    drift = 0.1 * np.arange(steps + 1)[None, :, None] + 0.1 * rng.normal(size=(episodes, steps + 1, 2)).cumsum(axis=1)
+    data = sw.Dataset.from_episodes(
+        observations=list(drift),
+        actions=list(rng.integers(2, size=(episodes, steps))),
+        rewards=list(np.exp(0.5 * drift[:, :-1, 0])),
+        distributions=[np.full((steps, 2), 0.5)] * episodes,
+        terminated=[False] * episodes,
+    )
+    told = sw.gate(lambda seen: np.full((len(seen), 2), 0.5), data, discount=0.95)
+    assert abs(told.difference) < 0.01 * told.behaviour.value
+    assert told.low <= 0 <= told.high
+
+
 # How many episodes
 
 

@@ -100,7 +100,9 @@ def make_equations(
     states = scaler(np.asarray(dataset.observations, np.float64))
     sample = np.resize(generator.permutation(len(states)), BLOCK)
     bandwidth = settings.bandwidth or median_distance(states)
-    basis = ratio_closed_form.make_basis(settings, states[sample], bandwidth, key_for(jax.random.key(seed), "features"))
+    weight = discount ** dataset.time[sample] if chain == "discounted" else None
+    key = key_for(jax.random.key(seed), "features")
+    basis = ratio_closed_form.make_basis(settings, states[sample], bandwidth, key, weight)
     steps, last = len(dataset), dataset.starts[1:] - 1
     phi = features(basis, states)
     following = np.append(phi[1:], phi[:1], axis=0)

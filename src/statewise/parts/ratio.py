@@ -48,7 +48,9 @@ def prepare(settings: Settings, dataset: Dataset, chain: Chain, discount: float,
     bandwidth = settings.bandwidth or median_distance(states)
     if isinstance(settings, RatioNetwork):
         return Ground(jnp.asarray(bandwidth, jnp.float32), None, None)
-    basis = ratio_closed_form.make_basis(settings, np.asarray(dataset.observations, np.float64), bandwidth, key)
+    weight = discount**dataset.time if chain == "discounted" else None
+    states = np.asarray(dataset.observations, np.float64)
+    basis = ratio_closed_form.make_basis(settings, states, bandwidth, key, weight)
     flow = ratio_closed_form.make_flow(basis, dataset, chain, discount)
     return Ground(jnp.asarray(bandwidth, jnp.float32), basis, flow)
 
@@ -58,9 +60,9 @@ def initial(settings: Settings, ground: Ground, features: int, key: Key[Array, "
     if isinstance(settings, RatioNetwork):
         return ratio_network.initial(settings, features, key)
     assert ground.flow is not None
-    ones = ground.flow.phi[: ground.flow.following.shape[0]].mean(
-        axis=0
-    )  # E[φ·1]: the projection of w ≡ 1, since E[φφᵀ] = I
+    flow = ground.flow
+    # E[φ·1]: the projection of w ≡ 1, since E[φφᵀ] = I
+    ones = flow.weight @ flow.phi[: flow.following.shape[0]] / flow.weight.sum()
     return Solution(ones, jnp.asarray(0.0), jnp.asarray(0.0))
 
 

@@ -84,15 +84,29 @@ class Solution(eqx.Module):
 
 
 def make_basis(
-    settings: ClosedForm, states: Float[np.ndarray, "n inputs"], bandwidth: float, key: Key[Array, ""]
+    settings: ClosedForm,
+    states: Float[np.ndarray, "n inputs"],
+    bandwidth: float,
+    key: Key[Array, ""],
+    weight: Float[np.ndarray, " n"] | None = None,
 ) -> Basis:
-    """Fourier features, turned to their principal directions on the log and scaled to second moment 1."""
+    """Fourier features, turned to their principal directions on the log and scaled to second moment 1.
+
+    `weight` is γᵗ of each row where the equations weigh rows so. ‖β‖² must be the second moment under the same weights
+    as aᵀβ = 1 is the mean: only then does λ pull w towards 1, and gives 1 where policy and behaviour are the same.
+    """
     features = fourier_features(key, states.shape[1], settings.features, bandwidth)
-    return turned(settings, features, np.asarray(features(jnp.asarray(states, jnp.float32)), np.float64))
+    return turned(settings, features, np.asarray(features(jnp.asarray(states, jnp.float32)), np.float64), weight)
 
 
-def turned(settings: ClosedForm, features: FourierFeatures | None, values: Float[np.ndarray, "n raw"]) -> Basis:
-    variance, directions = np.linalg.eigh(values.T @ values / len(values))
+def turned(
+    settings: ClosedForm,
+    features: FourierFeatures | None,
+    values: Float[np.ndarray, "n raw"],
+    weight: Float[np.ndarray, " n"] | None = None,
+) -> Basis:
+    share = np.full(len(values), 1 / len(values)) if weight is None else weight / weight.sum()
+    variance, directions = np.linalg.eigh(values.T @ (share[:, None] * values))
     variance, directions = variance[-settings.rank :], directions[:, -settings.rank :]
     kept = variance > settings.smallest * variance[-1]
     # a direction that is not kept becomes a feature that is 0 everywhere: shapes are then the same for every log
