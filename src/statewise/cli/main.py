@@ -57,7 +57,7 @@ def main() -> None:
     except click.Abort:
         click.echo("Stopped.", err=True)
         sys.exit(130)
-    except (click.ClickException, ValueError, OSError, ImportError) as error:
+    except (click.ClickException, ValueError, OSError, ImportError, ArithmeticError) as error:
         click.echo(f"Error: {_sentence(error)}", err=True)
         sys.exit(2)
 
