@@ -21,7 +21,7 @@ from statewise.presets import ALGORITHMS
 from statewise.settings import changed, read_settings
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-LINES = 10  # at most, of each stage
+LINES = 10  # at most, of each stage of learning
 COLOURS = {"deploy": "green", "do not deploy": "red", "collect more data": "yellow"}
 
 
@@ -71,7 +71,7 @@ def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **o
 
 
 class _Watch:
-    """A bar for what is being done now; where there is no terminal, a line for each tenth of a stage."""
+    """A bar for what is being done now; where there is no terminal, a line for each tenth of learning."""
 
     def __init__(self, console: Console):
         self.console, self.stage, self.tenth = console, "", 0
@@ -91,7 +91,7 @@ class _Watch:
             self.stage, self.tenth = stage.name, 0
             self.bar.reset(self.task, total=stage.total)
         self.bar.update(self.task, completed=stage.done, total=stage.total, description=stage.name)
-        tenth = LINES * stage.done // stage.total
+        tenth = (LINES if stage.name.startswith("learning") else 1) * stage.done // stage.total
         if not self.console.is_terminal and tenth > self.tenth:
             self.tenth = tenth
             self.console.print(f"{stage.name}: {stage.done:,} of {stage.total:,}  {stage.words}".rstrip())

@@ -34,7 +34,9 @@ class LazyGroup(click.Group):
             near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             ctx.fail(f"there is no command '{cmd_name}'.{hint}")
-        return import_module(f"statewise.cli.{cmd_name}").command
+        found = import_module(f"statewise.cli.{cmd_name}").command
+        found.name = cmd_name  # every module calls its own `command`
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
