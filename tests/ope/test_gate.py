@@ -11,7 +11,7 @@ from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.ope import gate as gate_module
 from statewise.ope.evaluate import evaluate_all
-from statewise.ope.gate import episodes_needed
+from statewise.ope.gate import episodes_needed, rounded
 
 STATES, ACTIONS, HORIZON = 4, 2, 40
 MDP = TabularMDP.random(STATES, ACTIONS, seed=3, termination=0.3)
@@ -186,3 +186,7 @@ def test_estimated_propensities_widen_the_interval_and_leave_the_answer():
     assert value.high - value.low == pytest.approx(factor * (plain.high - plain.low))
     with pytest.raises(ValueError, match="--propensity estimate"):
         sw.gate(of(BETTER), bare)
+
+
+def test_episodes_are_rounded_up_to_two_digits():
+    assert [rounded(n) for n in (7.2, 99, 101, 1234, 98_765)] == [8, 99, 110, 1300, 99_000]

@@ -117,6 +117,9 @@ def _decide(
     if high < 0:
         return "do not deploy", f"it earns {-difference:.4g} less than the {current.value:.4g} of today ({told})", None
     needed = episodes_needed(difference, error, episodes, new.level)
+    if needed is not None and new.verdict == "weak":
+        # the conservative bound reaches further than the standard error; it shrinks by 1/√n at least
+        needed = max(needed, rounded(episodes * ((difference - low) / difference) ** 2))
     if difference <= 0:
         how_many = "how many episodes would settle it cannot be said, since on this log it looks no better"
     elif needed is None:
@@ -136,5 +139,10 @@ def episodes_needed(difference: float, error: float, episodes: int, level: float
         return None
     wanted = NormalDist().inv_cdf((1 + level) / 2) + NormalDist().inv_cdf(POWER)
     needed = max(episodes * (wanted * error) ** 2 / (difference**2 - error**2), episodes + 1.0)
-    digits = 10 ** max(0, int(np.log10(needed)) - 1)
-    return int(np.ceil(needed / digits) * digits)
+    return rounded(needed)
+
+
+def rounded(episodes: float) -> int:
+    """Up, to two digits: more would pretend to be exact."""
+    digits = 10 ** max(0, int(np.log10(episodes)) - 1)
+    return int(np.ceil(episodes / digits) * digits)
