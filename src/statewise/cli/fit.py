@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from statewise.cli.options import json_option, log_arguments, log_options
-from statewise.data.augment import reward_shift
+from statewise.data.augment import smooth
 from statewise.data.dataset import Dataset
 from statewise.data.table import read
 from statewise.presets import PRESETS, preset
@@ -71,9 +71,9 @@ def command(
     config = preset(preset_name, algorithm, discount)
     if smoothing is not None:
         config = replace(config, smoothing=smoothing)
-        shift = reward_shift(dataset)
+        shift = smooth(dataset, smoothing, horizon=config.horizon).reward_shift
         if shift > 0:
-            told = f"rewards are raised by {shift:.4g}, so that nothing is worse than leaving the log; "
+            told = f"rewards are raised by {shift:.4g}, so that none is below the absorbing state's 0; "
             console.print(Text.assemble(("note  ", "bold yellow"), told + "the critic's values include that"))
     started = time.perf_counter()
     with _Watch(console, updates or config.updates) as watcher:
