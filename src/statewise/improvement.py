@@ -17,12 +17,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 from statewise.data.behaviour import Propensities, estimate_propensities
 from statewise.data.dataset import Dataset, usual_discount
 from statewise.files import write_text
 from statewise.ope.gate import Decision, gate
+from statewise.ope.intervals import standard_error
 from statewise.ope.select import Selection, select
 from statewise.presets import ALGORITHMS, preset
 from statewise.report.content import ReportContent, to_json
@@ -131,7 +133,7 @@ def improve(
     learn, choose, judge = (_with_propensities(part, plan, progress) for part in parts)
     runs, stopped = _learn(_log(learn), configs, plan, Path(out), deadline, progress)
     candidates = {name: _select(name, run, choose, judge, plan, progress) for name, run in runs.items()}
-    best = _best(candidates, plan)
+    best = _best(candidates, _log(choose), plan)
     progress(Stage("judging", 0, 1))
     decision = gate(candidates[best].policy, judge, discount=plan.discount, level=plan.level, seed=plan.seed)
     progress(Stage("judging", 1, 1))
@@ -219,14 +221,18 @@ def _select(
     return select(run, choose, judge, discount=plan.discount, level=plan.level, seed=plan.seed, progress=tell)
 
 
-def _best(candidates: Mapping[str, Selection], plan: Plan) -> str:
-    """The one with the greatest lower bound on the choosing episodes; or the first algorithm's."""
-    bounds = {
-        name: one.scores[one.seed, one.update].low
-        for name, one in candidates.items()
-        if one.scores[one.seed, one.update].identified
-    }
-    return max(bounds, key=lambda name: bounds[name]) if plan.algorithm in bounds else plan.algorithm
+def _best(candidates: Mapping[str, Selection], choose: Dataset, plan: Plan) -> str:
+    """The first algorithm's policy, unless another's is better on the choosing episodes beyond what chance would do."""
+    scores = {name: one.scores[one.seed, one.update] for name, one in candidates.items()}
+    first, best = scores[plan.algorithm], plan.algorithm
+    if not first.identified:
+        return best
+    bar = NormalDist().inv_cdf(plan.level)
+    for name, score in scores.items():
+        error = standard_error(score.influence - first.influence, choose.groups)
+        if score.identified and score.value - first.value > bar * error and score.low > scores[best].low:
+            best = name
+    return best
 
 
 def _between(number: Any, low: float, high: float, most: float | None = None) -> bool:

@@ -128,6 +128,16 @@ def test_seeds_together_learn_what_each_learns_alone(data, whole):
         np.testing.assert_allclose(alone.metrics["value"][0], whole.metrics["value"][i], rtol=1e-4)
 
 
+def test_mapped_seeds_learn_what_seeds_in_turn_learn(data, monkeypatch):
+    """Whichever way the device asks for; other stretches, so that each way is compiled."""
+    in_turn = fit(data, **RUN | {"checkpoint_every": 5}, updates=10)
+    monkeypatch.setattr(training, "over_seeds", jax.vmap)
+    mapped = fit(data, **RUN | {"checkpoint_every": 10}, updates=10)
+    for one, other in zip(in_turn.policies, mapped.policies, strict=True):
+        for got, expected in zip(leaves(one), leaves(other), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_seeds_draw_different_rows(offpac):
     """Without a ratio the heaviest row's share of the weight tells how many rows were drawn, and nothing else."""
     one, other = (run.metrics["ratio_largest"] for run in offpac.values())

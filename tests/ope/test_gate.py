@@ -11,7 +11,8 @@ from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.ope import gate as gate_module
 from statewise.ope.evaluate import evaluate_all
-from statewise.ope.gate import episodes_needed
+from statewise.ope.gate import episodes_needed, for_bernstein, rounded
+from statewise.ope.intervals import Quotient, bernstein
 
 STATES, ACTIONS, HORIZON = 4, 2, 40
 MDP = TabularMDP.random(STATES, ACTIONS, seed=3, termination=0.3)
@@ -186,3 +187,24 @@ def test_estimated_propensities_widen_the_interval_and_leave_the_answer():
     assert value.high - value.low == pytest.approx(factor * (plain.high - plain.low))
     with pytest.raises(ValueError, match="--propensity estimate"):
         sw.gate(of(BETTER), bare)
+
+
+def test_episodes_are_rounded_up_to_two_digits():
+    assert [rounded(n) for n in (7.2, 99.0, 101.0, 1234.0, 98_765.0)] == [8, 99, 110, 1300, 99_000]
+
+
+def test_with_so_many_episodes_the_conservative_bound_is_as_narrow_as_the_difference():
+    rng, n, difference = np.random.default_rng(0), 100, 0.4
+    values = rng.normal(size=n)
+    values = values - values.mean()
+
+    def half(times):
+        """The bound's half width if the same values had come `times` over."""
+        again = np.tile(values, times)
+        many = np.ones(len(again))
+        low, high = bernstein(Quotient(again, many, many, many), np.arange(len(again)), 0.95)
+        return (high - low) / 2
+
+    assert half(1) > difference
+    needed = for_bernstein(difference, half(1), values.std(ddof=1) / np.sqrt(n), n, 0.95)
+    assert half(round(needed / n)) == pytest.approx(difference, rel=0.15)

@@ -14,7 +14,7 @@ from statewise.ope.critic import action_values
 from statewise.ope.diagnostics import Support, verdict_of
 from statewise.ope.equations import solve
 from statewise.ope.evaluate import ESTIMATORS, evaluate_all, prepare
-from statewise.ope.intervals import Quotient, bernstein, bootstrap, groups_of, standard_error
+from statewise.ope.intervals import Quotient, bernstein, bootstrap, standard_error
 from statewise.ope.prepared import Case
 
 DISCOUNT = 0.9
@@ -201,7 +201,7 @@ def test_episodes_of_one_unit_are_drawn_together():
     names = ("per-decision", "weighted-importance", "behaviour")
     once = evaluate_all(lambda o: chances, data, names)
     double = evaluate_all(lambda o: chances[rows], twice, names)
-    assert groups_of(twice).max() == 59
+    assert twice.groups.max() == 59
     for name in names:
         assert double[name].value == pytest.approx(once[name].value)
         assert double[name].standard_error == pytest.approx(once[name].standard_error)
@@ -270,5 +270,5 @@ def test_wrong_arguments_are_named(arguments, words):
 
 def test_probabilities_that_do_not_sum_to_one_are_refused():
     data, chances = ragged()
-    with pytest.raises(ValueError, match="sum to 1 in every state"):
+    with pytest.raises(ValueError, match="do not sum to 1 in"):
         sw.evaluate(lambda o: chances * 0.9, data)

@@ -117,6 +117,8 @@ def _decide(
     if high < 0:
         return "do not deploy", f"it earns {-difference:.4g} less than the {current.value:.4g} of today ({told})", None
     needed = episodes_needed(difference, error, episodes, new.level)
+    if needed is not None and new.verdict == "weak":
+        needed = max(needed, for_bernstein(difference, difference - low, error, episodes, new.level))
     if difference <= 0:
         how_many = "how many episodes would settle it cannot be said, since on this log it looks no better"
     elif needed is None:
@@ -136,5 +138,18 @@ def episodes_needed(difference: float, error: float, episodes: int, level: float
         return None
     wanted = NormalDist().inv_cdf((1 + level) / 2) + NormalDist().inv_cdf(POWER)
     needed = max(episodes * (wanted * error) ** 2 / (difference**2 - error**2), episodes + 1.0)
-    digits = 10 ** max(0, int(np.log10(needed)) - 1)
-    return int(np.ceil(needed / digits) * digits)
+    return rounded(needed)
+
+
+def for_bernstein(difference: float, half: float, error: float, episodes: int, level: float) -> int:
+    """The n at which the conservative bound, a/√n + b/n wide on each side, is as narrow as the difference."""
+    spread = np.sqrt(2 * np.log(4 / (1 - level))) * error * np.sqrt(episodes)
+    reach = max(half * episodes - spread * np.sqrt(episodes), 0.0)
+    root = (spread + np.sqrt(spread**2 + 4 * reach * difference)) / (2 * difference)  # √n: d n − a√n − b = 0
+    return rounded(float(root) ** 2)
+
+
+def rounded(episodes: float) -> int:
+    """Up, to two digits: more would pretend to be exact."""
+    digits = 10 ** max(0, int(np.log10(episodes)) - 1)
+    return int(np.ceil(episodes / digits) * digits)

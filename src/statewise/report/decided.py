@@ -20,7 +20,7 @@ from statewise.report.content import Calibration, Carrier, Check, Checkpoint, Cu
 NAMES = {"opposd": "OPPOSD", "offpac": "Off-PAC", "behaviour-cloning": "the cloned behaviour"}
 HEAVY = 0.2  # of all weight on the heaviest hundredth of the episodes: more, and few of them decide
 SHOWN = 500  # shares of the weight; more could not be told apart in a picture
-EDGES = np.concatenate([[0.0], np.geomspace(0.05, 20, 21)])  # of π/μ
+EDGES = np.geomspace(0.02, 50, 31)  # of π/μ; what lies beyond counts at the ends
 
 
 @dataclass(frozen=True, eq=False)
