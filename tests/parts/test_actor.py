@@ -92,7 +92,7 @@ def test_gradient_is_the_policy_gradient(double_precision, discount, termination
     visits = mdp.occupancy(behaviour, discount)
     ratio = mdp.ratio(policy, behaviour, discount)
     log = device_log(make([2, 2]), discount)
-    log = eqx.tree_at(lambda log: (log.discount, log.scale), log, (jnp.asarray(discount), jnp.asarray(1.0)))
+    log = eqx.tree_at(lambda log: (log.value_discount, log.scale), log, (jnp.asarray(discount), jnp.asarray(1.0)))
     values = linear(mdp.state_values(policy, discount)[:, None])
     batch = Batch(rows, action_ratio(linear(logits), rows), jnp.asarray(chance))
     advantage = critic.advantages(Critic(), values, batch, log, baseline)
