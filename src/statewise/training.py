@@ -169,7 +169,9 @@ class _Loop:
             like = () if trees else eqx.filter_eval_shape(begin, self.config, self.data, self.keys)
             resumed = self.folder.read_state(like)
             if resumed is not None:
-                self.metrics, self.checkpoints = self.folder.metrics(), self.folder.policies()
+                # what was written after that state, before the run was stopped, will come again
+                self.metrics = {name: values[:, : resumed[0]] for name, values in self.folder.metrics().items()}
+                self.checkpoints = {at: one for at, one in self.folder.policies().items() if at[1] <= resumed[0]}
                 if trees:  # the policies are all there is to go on from
                     return resumed[0], tuple(self.checkpoints[seed, resumed[0]] for seed in self.seeds)
                 return resumed

@@ -205,6 +205,6 @@ def _report(
     console.print(Text(f"Wrote {out}: {len(result.checkpoints)} checkpoints, {seconds:.0f} s"))
 
 
-def _or_none(number: float) -> float | None:
+def _or_none(number: Any) -> float | None:
     """NaN stands for what an algorithm does not have."""
     return None if math.isnan(number) else float(number)
