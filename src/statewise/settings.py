@@ -50,5 +50,5 @@ def _fitted(old: Any, value: Any, place: str) -> Any:
     if isinstance(old, float) and number:
         return float(value)
     if old is None or value is None or type(value) is type(old):
-        return value
+        return tuple(value) if isinstance(value, list) else value  # settings must be hashable
     raise SettingsError(f"'{place}' is {value!r}, but should be something like {old!r}")
