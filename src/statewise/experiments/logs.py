@@ -62,7 +62,7 @@ def source(cell: Cell) -> tuple[Domain, Act]:
     return domain, behaviour
 
 
-def played(cell: Cell, policies: Sequence[Policy] | Sequence[TreePolicy], episodes: int) -> Earned:
+def played(cell: Cell, policies: Sequence[Policy | TreePolicy], episodes: int) -> Earned:
     """What each policy earns in `episodes` episodes; networks, which must be of one shape, are played side by side."""
     if cell.domain == "hard-example":  # exactly
         values = np.array([[_exact_value(policy)] for policy in policies])
@@ -70,6 +70,7 @@ def played(cell: Cell, policies: Sequence[Policy] | Sequence[TreePolicy], episod
     domain, _ = source(cell)
     keys = episode_keys(SCORE_SEED, episodes)
     if isinstance(policies[0], TreePolicy):
+        # trees differ in size
         each = [rollout(domain, with_noise(policy, 1.0), keys) for policy in policies]
         return Earned(*(np.stack([returns(one, gamma) for one in each]) for gamma in (DISCOUNTS[cell.domain], 1.0)))
     acts = jax.tree.map(lambda *leaves: np.stack(leaves), *(with_noise(policy, 1.0) for policy in policies))

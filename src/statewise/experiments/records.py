@@ -7,13 +7,14 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Bool, Int
 
 from statewise.data.dataset import Dataset
 from statewise.experiments.logs import Earned
@@ -24,6 +25,16 @@ from statewise.runs import RunError, versions
 from statewise.tree_policy import TreePolicy
 
 HERE = Path(__file__).parent
+DIAGNOSTICS = ("value", "ratio_ess", "entropy")  # what the learner says of itself
+
+
+class Way(NamedTuple):
+    """How one run went: its policies from the first on, after how many updates, and which were still finite."""
+
+    policies: list[Policy] | list[TreePolicy]
+    updates: Int[np.ndarray, " checkpoints"]
+    finite: Bool[np.ndarray, " checkpoints"]
+    diagnostics: dict[str, np.ndarray]
 
 
 def slug(name: str) -> str:
@@ -48,7 +59,7 @@ def write(path: Path, arrays: Mapping[str, Any]) -> None:
     """The same arrays, the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as part, part.open("wb") as file:
-        np.savez_compressed(file, **{name: np.asarray(value) for name, value in arrays.items()})
+        np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
 
 
 def is_done(out: Path, cell: Cell, method: Method, seed: int, identity: str) -> bool:
@@ -79,23 +90,24 @@ def write_job(
     seed: int,
     identity: str,
     fingerprint: str,
-    path: Mapping[str, Any],
+    way: Way,
     scores: Earned,
-    keep: Sequence[Policy] | Sequence[TreePolicy],
     seconds: Mapping[str, float],
 ) -> None:
     """A finished job; scores of policies that were no longer finite are NaN."""
-    sound = path["finite"][:, None]
-    arrays = {name: values for name, values in path.items() if name != "policies"}
-    arrays |= {name: np.where(sound, values, np.nan) for name, values in scores._asdict().items()}
-    if isinstance(keep[0], Policy):
-        arrays |= {"mean": keep[0].mean, "std": keep[0].std}
-        for i in range(len(keep[0].weights)):
-            arrays |= {f"weight_{i}": np.stack([policy.weights[i] for policy in keep])}  # pyright: ignore
-            arrays |= {f"bias_{i}": np.stack([policy.biases[i] for policy in keep])}  # pyright: ignore
+    arrays: dict[str, Any] = {"updates": way.updates, "finite": way.finite, **way.diagnostics}
+    arrays |= {name: np.where(way.finite[:, None], values, np.nan) for name, values in scores._asdict().items()}
+    networks = [policy for policy in way.policies if isinstance(policy, Policy)]  # trees are large, and not kept
+    if networks:
+        arrays |= {"mean": networks[0].mean, "std": networks[0].std}
+        for i in range(len(networks[0].weights)):
+            arrays[f"weight_{i}"] = np.stack([policy.weights[i] for policy in networks])
+            arrays[f"bias_{i}"] = np.stack([policy.biases[i] for policy in networks])
     file = job_path(out, cell, method, seed)
-    write(file, {**arrays, "identity": identity, "fingerprint": fingerprint})
-    write_text(file.with_suffix(".json"), json.dumps({"seconds": dict(seconds), **machine()}))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    made = {"seconds": dict(seconds), "commit": commit(), **machine()}
+    write_text(file.with_suffix(".json"), json.dumps(made))
+    write(file, {**arrays, "identity": identity, "fingerprint": fingerprint})  # last: it says that the job is done
 
 
 def policies_of(job: Mapping[str, np.ndarray], names: tuple[str, ...]) -> list[Policy]:

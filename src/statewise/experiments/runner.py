@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,15 +31,14 @@ from statewise.algorithms.fitted_q import FittedQ
 from statewise.data.dataset import Dataset
 from statewise.experiments import records
 from statewise.experiments.logs import Earned, log_of, played
+from statewise.experiments.records import Way
 from statewise.experiments.stack import part_of, stacked
 from statewise.experiments.study import Cell, Method, Study
 from statewise.ops.keys import key_for
 from statewise.policy_file import Policy
 from statewise.training import ALGORITHMS, Config, over_seeds, prepare, several_updates
-from statewise.tree_policy import TreePolicy
 
 Tell = Callable[[str], None]
-DIAGNOSTICS = ("value", "ratio_ess", "entropy")
 
 
 def run(study: Study, out: str | Path, tell: Tell = print) -> None:
@@ -89,46 +88,42 @@ def _logs(out: Path, study: Study, cell: Cell, tell: Tell) -> dict[int, Dataset]
 
 
 def _run_method(
-    out: Path, study: Study, cell: Cell, method: Method, seeds: list[int], logs: dict[int, Dataset], tell: Tell
+    out: Path, study: Study, cell: Cell, method: Method, seeds: list[int], logs: Mapping[int, Dataset], tell: Tell
 ) -> None:
     """Runs the seeds that are not done: in one program, and on an accelerator all at once."""
     config, stride = study.config(cell, method), study.stride(method)
-    together = 1 if isinstance(config, FittedQ) or jax.default_backend() == "cpu" else len(seeds)
-    learner = _trees if isinstance(config, FittedQ) else _Stack(config, logs)
-    for first in range(0, len(seeds), together):
-        group = seeds[first : first + together]
+    learn = _Trees(config, logs) if isinstance(config, FittedQ) else _Stack(config, logs)
+    alone = isinstance(config, FittedQ) or jax.default_backend() == "cpu"
+    made_by = identity(study, cell, method)
+    for group in [[seed] for seed in seeds] if alone else [seeds]:
         begun = time.perf_counter()
-        paths = learner(config, group, logs, stride) if isinstance(config, FittedQ) else learner(group, stride)  # pyright: ignore
+        ways = learn(group, stride)
         learned = time.perf_counter()
-        policies = [policy for path in paths for policy in path["policies"]]
-        earned = played(cell, policies, study.score_episodes)
-        for i, (seed, path) in enumerate(zip(group, paths, strict=True)):
-            mine = slice(i * len(path["policies"]), (i + 1) * len(path["policies"]))
-            scores = Earned(*(values[mine] for values in earned))
-            seconds = {"learning": (learned - begun) / len(group)}
-            seconds["scoring"] = (time.perf_counter() - learned) / len(group)
-            keep = path["policies"] if study.kind == "selection" else path["policies"][-1:]
-            records.write_job(
-                out, cell, method, seed, identity(study, cell, method), logs[seed].fingerprint, path, scores, keep, seconds
-            )
-        last = (earned.undiscounted if study.measure == "undiscounted" else earned.discounted).mean(axis=1)
-        ends = last[len(last) // len(group) - 1 :: len(last) // len(group)]
-        words = ", ".join(f"{value:.4g}" for value in ends)
-        names = ", ".join(map(str, group))
-        tell(f"{cell.name}, {method.name}, dataset {names}: last {words} ({time.perf_counter() - begun:.0f} s)")
+        earned = played(cell, [policy for way in ways for policy in way.policies], study.score_episodes)
+        seconds = {"learning": (learned - begun) / len(group)}
+        seconds["scoring"] = (time.perf_counter() - learned) / len(group)
+        count, ends = len(ways[0].policies), []
+        for i, (seed, way) in enumerate(zip(group, ways, strict=True)):
+            scores = Earned(*(values[i * count : (i + 1) * count] for values in earned))
+            kept = way if study.kind == "selection" else way._replace(policies=way.policies[-1:])
+            records.write_job(out, cell, method, seed, made_by, logs[seed].fingerprint, kept, scores, seconds)
+            ends.append(getattr(scores, study.measure)[-1].mean())
+        numbers, words = ", ".join(map(str, group)), ", ".join(f"{value:.4g}" for value in ends)
+        taken = time.perf_counter() - begun
+        tell(f"{cell.name}, {method.name}, dataset {numbers}: last iterate {words} ({taken:.0f} s)")
 
 
 class _Stack:
     """A compiled learner on all logs of a cell."""
 
-    def __init__(self, config: Config, logs: dict[int, Dataset]):
+    def __init__(self, config: Config, logs: Mapping[int, Dataset]):
         self.config, self.logs, self.order = config, logs, list(logs)
         key = key_for(jax.random.key(0), "prepare")
         ready = [prepare(data, config, key) for data in logs.values()]
         self.data, self.scalers = stacked([data for data, _ in ready]), [scaler for _, scaler in ready]
 
-    def __call__(self, seeds: Sequence[int], stride: int) -> list[dict[str, Any]]:
-        """One path a seed: its checkpoints' update numbers, policies and diagnostics, from the clone on."""
+    def __call__(self, seeds: Sequence[int], stride: int) -> list[Way]:
+        """One way a seed."""
         config, places = self.config, [self.order.index(seed) for seed in seeds]
         data, keys = part_of(self.data, places), jnp.stack([jax.random.key(seed) for seed in seeds])
         state = begin_each(config, data, keys)
@@ -137,16 +132,16 @@ class _Stack:
             count = min(stride, config.updates - updates[-1])
             state, metrics = stretch_each(config, data, state, keys, jnp.asarray(updates[-1]), count)
             metrics = jax.device_get(metrics)
-            told.append({name: getattr(metrics, name)[:, -1] for name in DIAGNOSTICS})
+            told.append({name: getattr(metrics, name)[:, -1] for name in records.DIAGNOSTICS})
             finite.append(np.asarray(metrics.finite).all(axis=(1, 2)))
             networks.append(self._networks(state))
             updates.append(updates[-1] + count)
-        return [self._path(i, places[i], networks, updates, told, finite) for i in range(len(seeds))]
+        return [self._way(i, places[i], networks, updates, told, finite) for i in range(len(seeds))]
 
     def _networks(self, state: Any) -> Any:
         return jax.device_get(jax.vmap(lambda own: ALGORITHMS[type(self.config)].policy(self.config, own))(state))
 
-    def _path(self, i: int, place: int, networks: list, updates: list, told: list, finite: list) -> dict[str, Any]:
+    def _way(self, i: int, place: int, networks: list, updates: list, told: list, finite: list) -> Way:
         names = self.logs[self.order[place]].observation_names
         scaler, actions = self.scalers[place], networks[0].biases[-1].shape[-1]
         policies = [
@@ -160,28 +155,33 @@ class _Stack:
             )
             for network in networks
         ]
-        diagnostics = {name: np.array([np.nan, *(one[name][i] for one in told)]) for name in DIAGNOSTICS}
+        diagnostics = {name: np.array([np.nan, *(one[name][i] for one in told)]) for name in records.DIAGNOSTICS}
         sound = np.logical_and.accumulate(np.array([True, *(one[i] for one in finite)]))
-        return {"policies": policies, "updates": np.array(updates), "finite": sound, **diagnostics}
+        return Way(policies, np.array(updates), sound, diagnostics)
 
 
-def _trees(config: FittedQ, seeds: Sequence[int], logs: dict[int, Dataset], stride: int) -> list[dict[str, Any]]:
-    paths = []
-    for seed in seeds:
-        data, _ = prepare(logs[seed], config, jax.random.key(0))
+class _Trees:
+    """Fitted Q on one log after the other; its updates are not compiled."""
+
+    def __init__(self, config: FittedQ, logs: Mapping[int, Dataset]):
+        self.config, self.logs = config, logs
+
+    def __call__(self, seeds: Sequence[int], stride: int) -> list[Way]:
+        return [self._way(seed, stride) for seed in seeds]
+
+    def _way(self, seed: int, stride: int) -> Way:
+        config = self.config
+        data, _ = prepare(self.logs[seed], config, jax.random.key(0))
         state, updates = (fitted_q.init(config, data),), [0]
-        policies: list[TreePolicy] = [state[0]]
-        values, spread = [np.nan], [np.nan]
+        policies, told = [state[0]], [dict.fromkeys(records.DIAGNOSTICS, np.nan)]
         while updates[-1] < config.updates:
             count = min(stride, config.updates - updates[-1])
             state, metrics = fitted_q.stretch(config, data, state, (seed,), updates[-1], count)
             policies.append(state[0])
-            values.append(float(metrics.value[0, -1]))
-            spread.append(float(metrics.entropy[0, -1]))
+            told.append({name: float(getattr(metrics, name)[0, -1]) for name in records.DIAGNOSTICS})
             updates.append(updates[-1] + count)
-        told = {"value": np.array(values), "entropy": np.array(spread), "ratio_ess": np.full(len(values), np.nan)}
-        paths.append({"policies": policies, "updates": np.array(updates), "finite": np.ones(len(values), bool), **told})
-    return paths
+        diagnostics = {name: np.array([one[name] for one in told]) for name in records.DIAGNOSTICS}
+        return Way(policies, np.array(updates), np.ones(len(updates), bool), diagnostics)
 
 
 @eqx.filter_jit
