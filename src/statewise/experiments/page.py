@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from statewise.experiments import records
-from statewise.experiments.study import Study
+from statewise.experiments.study import Study, named
 from statewise.experiments.tables import Tables, last_of
 from statewise.files import write_text
 
@@ -34,9 +34,11 @@ def section(study: Study, tables: Tables, out: Path, folder: str = ".") -> str:
     )
     presets = list(dict.fromkeys(method.group for method in study.methods))
     facts = {
-        "command": f"`statewise reproduce {study.name}{' --quick' if study.quick else ''}`",
+        "command": f"`{command_of(study)}`",
         "presets": ", ".join(presets) or "none: it is exact",
+        "logs": "; ".join(f"{cell.name}: {cell.episodes:,} episodes each" for cell in study.cells) or "none",
         "dataset seeds": ", ".join(map(str, study.datasets)) or "none",
+        "score": f"{study.unit}, {study.score_episodes} episodes a checkpoint" if study.cells else "exact",
         "machine": ", ".join(_machines(study, out)) or manifest.get("device"),
         "commit": manifest.get("commit") or "not known",
         "versions": ", ".join(f"{name} {version}" for name, version in manifest.get("versions", {}).items()),
@@ -46,6 +48,16 @@ def section(study: Study, tables: Tables, out: Path, folder: str = ".") -> str:
     for title, frame in _told(study, tables):
         lines += [f"### {title}", "", markdown(frame), ""]
     return "\n".join(lines)
+
+
+def command_of(study: Study) -> str:
+    """What makes these numbers again."""
+    words = f"statewise reproduce {study.name}{' --quick' if study.quick else ''}"
+    whole = named(study.name, study.quick)
+    for option, kept, there in (("methods", study.methods, whole.methods), ("cells", study.cells, whole.cells)):
+        if len(kept) < len(there):
+            words += f' --{option} "{";".join(each.name for each in kept)}"'
+    return words
 
 
 def add_to_page(study: Study, tables: Tables, out: Path, page: Path) -> None:

@@ -7,7 +7,7 @@ cell. Every name in the file is checked, so that a slip of the pen ends with a s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -156,11 +156,17 @@ def _made(kind: type, table: Any, where: str) -> Any:
         if key not in known:
             raise SettingsError(f"{where}: there is no setting '{key}'; there are {', '.join(known)}")
     values = {key: _tuples(value) for key, value in table.items()}
-    try:
-        return kind(**values)
-    except TypeError as error:
-        missing = str(error).split(": ", 1)[-1]
-        raise SettingsError(f"{where}: it lacks {missing}") from error
+    needed = [each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING]
+    for name in needed:
+        if name not in values:
+            raise SettingsError(f"{where}: it lacks '{name}'")
+        wanted = int if name == "episodes" else str
+        if type(values[name]) is not wanted:
+            raise SettingsError(f"{where}: '{name}' is {values[name]!r}, but should be {wanted.__name__}")
+    if "kind" in values and values["kind"] not in get_args(Kind):
+        raise SettingsError(f"{where}: there is no kind '{values['kind']}'; there are {', '.join(get_args(Kind))}")
+    given = {name: values.pop(name) for name in needed}
+    return changed(kind(**given), values, f"{where}.")
 
 
 def _tuples(value: Any) -> Any:
@@ -168,8 +174,6 @@ def _tuples(value: Any) -> Any:
 
 
 def _check(study: Study) -> None:
-    if study.kind not in get_args(Kind):
-        raise SettingsError(f"{study.name}: there is no kind '{study.kind}'; there are {', '.join(get_args(Kind))}")
     names = [method.name for method in study.methods]
     for word, group in (("method", names), ("cell", [cell.name for cell in study.cells])):
         if len(set(group)) < len(group):
