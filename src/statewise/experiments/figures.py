@@ -164,7 +164,7 @@ def _points(axis: Axes, table: pl.DataFrame) -> None:
     values = values[np.isfinite(values)]
     if len(values):
         axis.plot([values.min(), values.max()], [values.min(), values.max()], color="#888888", linewidth=0.8)
-        if values.min() > 0:
+        if values.min() > 0 and values.max() > WIDE * values.min():
             axis.set_xscale("log")
             axis.set_yscale("log")
 

@@ -135,6 +135,7 @@ def _study(name: str, table: Any, quick: bool) -> Study:
     study = replace(study, cells=cells, methods=methods)
     if quick:
         small = dict(small)
+        study = study.restricted(cells=small.pop("cells", ()))
         most = small.pop("episodes", None)
         if most is not None:
             study = replace(study, cells=tuple(replace(c, episodes=min(c.episodes, most)) for c in study.cells))
