@@ -244,16 +244,20 @@ def begin(config: Config, data: Any, keys: Key[Array, " seeds"]) -> Any:
 def stretch(
     config: Config, data: Any, state: Any, keys: Key[Array, " seeds"], done: Array, count: int
 ) -> tuple[Any, Metrics]:
-    """`count` updates of every seed; the random numbers of an update depend on its seed and number alone."""
+    """`count` updates of every seed."""
+    return over_seeds(lambda state, key: several_updates(config, data, state, key, done, count))(state, keys)
+
+
+def several_updates(
+    config: Config, data: Any, state: Any, key: Key[Array, ""], done: Array, count: int
+) -> tuple[Any, Metrics]:
+    """`count` updates of one seed; the random numbers of an update depend on its seed and number alone."""
     update = ALGORITHMS[type(config)].update
 
-    def one_seed(state: Any, key: Key[Array, ""]) -> tuple[Any, Metrics]:
-        def step(state: Any, number: Array) -> tuple[Any, Metrics]:
-            return update(config, data, state, jax.random.fold_in(key_for(key, "updates"), number))
+    def step(state: Any, number: Array) -> tuple[Any, Metrics]:
+        return update(config, data, state, jax.random.fold_in(key_for(key, "updates"), number))
 
-        return jax.lax.scan(step, state, done + jnp.arange(count))
-
-    return over_seeds(one_seed)(state, keys)
+    return jax.lax.scan(step, state, done + jnp.arange(count))
 
 
 def over_seeds(one_seed: Callable) -> Callable:

@@ -20,6 +20,7 @@ COMMANDS = {
     "improve": "From a log to a decision: learn, choose, judge, report.",
     "inspect": "Check a log and say what it holds.",
     "report": "Write a run's report: one page, the answer first.",
+    "reproduce": "Run the paper's experiments again.",
     "score": "Play a run's policies in a simulator.",
     "serve": "Answer over HTTP what a policy does.",
 }
