@@ -34,6 +34,7 @@ CALLS = {
     "improve": "{log} --updates 1 --out {out}",
     "inspect": "{log}",
     "report": "{run} --out {out}.html",
+    "reproduce": "hard-example --no-run --out {out}",
     "score": "{run} --domain cartpole --episodes 1",
     "serve": "{run} --port 0",
 }
@@ -178,7 +179,7 @@ def test_what_is_not_a_run(name, run, words, place, told):
     assert files(place) == before
 
 
-@pytest.mark.parametrize("name", [*WRITES_FILE, *WRITES_RUN])
+@pytest.mark.parametrize("name", [*WRITES_FILE, *WRITES_RUN, "reproduce"])
 def test_an_output_where_nothing_can_be(name, place, told):
     """Below a file there is no folder; it is found out at once."""
     before = files(place)
@@ -267,6 +268,10 @@ def test_training_that_fails_is_a_sentence(place, told, monkeypatch):
 
     monkeypatch.setattr("statewise.cli.fit.fit", failing)
     assert "the critic became infinite" in told(call("fit"))
+
+
+def test_an_experiment_that_was_never_run(place, told):
+    assert "out" in told(call("reproduce"))
 
 
 def test_a_policy_for_other_observations(place, told):

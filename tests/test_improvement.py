@@ -18,6 +18,7 @@ from statewise.policy_file import Policy
 from statewise.report.content import from_json, to_json
 from statewise.report.gather import from_run
 from statewise.runs import RunFolder
+from statewise.settings import SettingsError, changed
 
 EPISODES = 2000
 # small networks, quick steps: the answers below need no more
@@ -200,6 +201,16 @@ def test_a_plan_that_cannot_be_is_refused(change, words):
     with pytest.raises(ValueError, match="should be") as told:
         Plan(**change)
     assert words in str(told.value)
+
+
+def test_settings_without_a_value_take_what_their_type_allows():
+    config = changed(sw.OPPOSD(), {"horizon": 50, "critic": {"clip": 3, "discount": 0.9}})
+    assert (config.horizon, config.critic.clip, config.critic.discount) == (50, 3.0, 0.9)
+    assert changed(config, {"horizon": None}).horizon is None
+    with pytest.raises(SettingsError, match=r"'critic.clip' is 'big', but should be a number"):
+        changed(sw.OPPOSD(), {"critic": {"clip": "big"}})
+    emphatic = changed(sw.OffPAC(), {"emphasis": {}})
+    assert emphatic.emphasis is not None
 
 
 # On the command line

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -36,7 +36,8 @@ def changed(settings: T, changes: Mapping[str, Any], where: str = "") -> T:
         place = f"{where}{name}"
         if name not in known:
             raise SettingsError(f"there is no setting '{place}'; there are {', '.join(known)}")
-        new[name] = _optional(kinds[name], value, place) if known[name] is None else _fitted(known[name], value, place)
+        bare = known[name] is None or (value is None and type(None) in get_args(kinds[name]))
+        new[name] = _optional(kinds[name], value, place) if bare else _fitted(known[name], value, place)
     return replace(settings, **new)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
@@ -56,12 +57,17 @@ def _fitted(old: Any, value: Any, place: str) -> Any:
 
 
 def _optional(kind: Any, value: Any, place: str) -> Any:
-    """A value for a setting that has none, and so nothing to be like."""
+    """A value for a setting that has none, and so nothing to be like but its type."""
     for one in get_args(kind):
         if one is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)
+        if is_dataclass(one) and isinstance(value, Mapping):
+            return changed(one(), value, f"{place}.")
+        if get_origin(one) is tuple and isinstance(value, list | tuple):
+            return tuple(value)
         if type(value) is one:
             return value
-    words = {float: "a number", int: "a whole number", str: "text"}
-    wanted = " or ".join(words[one] for one in get_args(kind) if one in words)
+    words = {float: "a number", int: "a whole number", str: "text", tuple: "a list"}
+    kinds = (get_origin(one) or one for one in get_args(kind) if one is not type(None))
+    wanted = " or ".join(words.get(one, "a table") for one in kinds)
     raise SettingsError(f"'{place}' is {value!r}, but should be {wanted}")
