@@ -138,7 +138,16 @@ def _study(name: str, table: Any, quick: bool) -> Study:
         study = study.restricted(cells=small.pop("cells", ()))
         most = small.pop("episodes", None)
         if most is not None:
-            study = replace(study, cells=tuple(replace(c, episodes=min(c.episodes, most)) for c in study.cells))
+            share = most / max(most, *(cell.episodes for cell in study.cells))
+            study = replace(
+                study,
+                cells=tuple(replace(c, episodes=min(c.episodes, most)) for c in study.cells),
+                # trees take as long as the log has rows; other updates do not see its length
+                methods=tuple(
+                    replace(m, ms=(share * m.ms[0], share * m.ms[1])) if m.algorithm == "fitted-q" else m
+                    for m in study.methods
+                ),
+            )
         every = small.pop("every", None)
         if every is not None:
             shorter = tuple(m if m.every is None else replace(m, every=min(m.every, every)) for m in study.methods)
