@@ -14,7 +14,7 @@ demo: $(SET_UP)
 	@mkdir -p $(DEMO)
 	$(BIN)/statewise collect cartpole --episodes 500 --seed 0 --out $(DEMO)/cartpole.parquet
 	$(BIN)/statewise inspect $(DEMO)/cartpole.parquet
-	$(BIN)/statewise improve $(DEMO)/cartpole.parquet --out $(DEMO)/run
+	$(BIN)/statewise improve $(DEMO)/cartpole.parquet --time-budget 170s --out $(DEMO)/run
 
 test: $(SET_UP_DEV) check browser
 	$(BIN)/pytest -n 2

@@ -76,14 +76,16 @@ def test_pages_run(page, session, monkeypatch):
         elif block["language"] == "python":
             with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
                 warnings.filterwarnings("ignore", category=DeprecationWarning)
+                warnings.filterwarnings("ignore", module="minari")  # it asks for an author and a licence
                 exec(compile(block["text"], f"{page}.md", "exec"), names)
         elif block["language"] == "sh":
             for line in block["text"].splitlines():
-                command(line, monkeypatch)
+                if line not in session[1]:  # the README ran the very same in this folder
+                    command(line, monkeypatch)
         else:
             assert block["language"] in ("text", "toml"), f"{page}: a block of {block['language']} is not run"
     if left_out:
-        warnings.warn(f"{page}: the snippet that needs {left_out} was not run", RuntimeWarning, stacklevel=1)
+        pytest.skip(f"all of it ran but the snippet that needs {', '.join(left_out)}")
 
 
 def command(line: str, monkeypatch) -> None:

@@ -146,39 +146,20 @@ def test_progress_tells_every_stage_and_no_nan(improved, seen):
     assert any("V̂" in stage.words for stage in seen.stages)
 
 
-def test_a_second_call_learns_nothing_and_says_the_same(improved):
+def test_a_time_budget_stops_learning_and_the_next_call_goes_on(improved, tmp_path):
+    """Also where it was stopped before there was a manifest, or between a stretch's metrics and its state."""
     stages = []
-    before = Policy.load(improved.policy_file).full_card()
-    again = improve(log(), PLAN, out=improved.folder, progress=stages.append)
-    assert not any(stage.name.startswith("learning") for stage in stages)
-    assert to_json(again.content) == to_json(improved.content)
-    assert Policy.load(again.policy_file).full_card() == before
-
-
-def test_a_call_that_was_stopped_goes_on(improved, tmp_path):
-    """Also where it was stopped between a stretch's metrics and its state, or before there was a manifest."""
-
-    def stop(stage):
-        if stage.done == 24:
-            raise KeyboardInterrupt
-
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-    with pytest.raises(KeyboardInterrupt):
-        improve(log(), PLAN, out=tmp_path / "run", progress=stop)
-    folder = RunFolder.open(tmp_path / "run")
-    folder.write_metrics({name: np.concatenate([v, v[:, -6:]], axis=1) for name, v in folder.metrics().items()})
-    resumed = improve(log(), PLAN, out=tmp_path / "run")
-    assert to_json(resumed.content) == to_json(improved.content)
-
-
-def test_a_time_budget_stops_learning_and_says_so(tmp_path):
-    stages = []
-    plan = replace(PLAN, time_budget=1e-3)
-    stopped = improve(log(), plan, out=tmp_path / "run", progress=stages.append)
+    stopped = improve(log(), replace(PLAN, time_budget=1e-3), out=tmp_path / "run", progress=stages.append)
     assert stopped.stopped == ("opposd", "behaviour-cloning")
     assert sum(stage.words == "stopped by the time budget" for stage in stages) == 2
-    assert RunFolder.open(tmp_path / "run").metrics()["value"].shape == (1, 6)  # a tenth, the first checkpoint
     assert "The time budget stopped learning by opposd after 6 of 60 updates." in stopped.report.read_text()
+    folder = RunFolder.open(tmp_path / "run")
+    assert folder.metrics()["value"].shape == (1, 6)  # a tenth, the first checkpoint
+    folder.write_metrics({name: np.concatenate([v, v], axis=1) for name, v in folder.metrics().items()})
+    resumed = improve(log(), PLAN, out=tmp_path / "run")
+    assert resumed.stopped == ()
+    assert to_json(resumed.content) == to_json(improved.content)
 
 
 def test_what_the_log_cannot_tell_is_never_deployed(tmp_path):
@@ -264,20 +245,26 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
     tables = [f"[settings.{name}]\n{_toml(values)}" for name, values in SETTINGS.items()]
     (tmp_path / "plan.toml").write_text("\n".join(["seeds = 1", "updates = 60", *tables]))
     monkeypatch.setattr(
-        "statewise.cli.improve.improve", lambda *_, progress, **__: progress(Stage("x", 1, 2)) or improved
+        "statewise.cli.improve.improve", lambda *_, progress, **__: progress(Stage("learning by x", 1, 2)) or improved
     )
     out = run(path, "--config", tmp_path / "plan.toml")
     assert out.returncode == 0, out.stderr
     assert "Deploy" in out.stdout
     assert str(improved.report) in "".join(out.stdout.split("\n"))
-    assert "x: 1 of 2" in out.stderr
+    assert "learning by x: 1 of 2" in out.stderr
     monkeypatch.undo()
+    # called again, with the same log and plan, it learns nothing and says the same
+    before = [(improved.folder / name).read_text() for name in ("decision.json", "manifest.json", "report.html")]
+    monkeypatch.setattr("statewise.training._Loop._stretch", None)
     again = run(path, "--config", tmp_path / "plan.toml", "--out", improved.folder, "--json")
     assert again.stderr == ""
     told = json.loads(again.stdout)
     assert told["answer"] == "deploy"
     assert told["policy"]["value"] == pytest.approx(improved.decision.policy.value)
     assert told["stopped_by_time"] == []
+    assert before == [
+        (improved.folder / name).read_text() for name in ("decision.json", "manifest.json", "report.html")
+    ]
     assert math.isfinite(told["gain"]["low"])
 
 
