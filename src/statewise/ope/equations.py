@@ -178,7 +178,8 @@ def solve(
     sets = [moved - equations.fixed, *(_contrasted(equations, rho, one) for one in contrasts.T)]
     imbalance = FOLDS * np.concatenate(sets, axis=1)
     with jax.enable_x64(True):
-        regularisation, residual = map(float, _choose(equations.settings, imbalance, FOLDS * equations.mean))
+        chosen = _choose(equations.settings, jnp.asarray(imbalance), jnp.asarray(FOLDS * equations.mean))
+        regularisation, residual = map(float, chosen)
     regularisation /= FOLDS
     mean, total = equations.mean.sum(axis=0), imbalance.mean(axis=0)
     beta = np.linalg.solve(total.T @ total + regularisation * np.eye(len(mean)), mean)
@@ -262,7 +263,7 @@ def pull(
 def _tested(
     equations: Equations, contrast: Float[np.ndarray, " steps"] | None, vectors: Float[np.ndarray, "rank two"]
 ) -> tuple[Float[np.ndarray, "two steps"], Float[np.ndarray, "two steps"]]:
-    """Tests of the state that a row is in and of the one it arrives at, times vectors; `None`: tests of states alone."""
+    """Tests of the state that a row is in and of the one it arrives at, times vectors; `None`: of states alone."""
     here = (equations.here @ vectors).astype(np.float64).T
     if contrast is None:
         arrived = (equations.arrived @ vectors).astype(np.float64).T
@@ -272,9 +273,7 @@ def _tested(
     return here, (1 - equations.restart) * np.roll(here, -1, axis=1) + np.outer(fresh, equations.restart)
 
 
-def _fresh(
-    equations: Equations, contrast: Float[np.ndarray, " steps"] | None
-) -> Float[np.ndarray, "episodes rank"]:
+def _fresh(equations: Equations, contrast: Float[np.ndarray, " steps"] | None) -> Float[np.ndarray, "episodes rank"]:
     """κφ of the first states."""
     if contrast is None:
         return equations.initial
