@@ -164,6 +164,7 @@ def test_the_manifest_tells_what_was_run(study, out):
     assert manifest["study"]["datasets"] == [0, 1]
     assert manifest["settings"]["hard example"]["Off-PAC"]["actor"]["features"] == [0, 1, 2, 3]
     assert manifest["versions"]["jax"] == jax.__version__
+    assert manifest["data"]["hard example"] == {str(s): log_of(study.cells[0], s).fingerprint for s in (0, 1)}
     job = records.read(records.job_path(out, study.cells[0], study.methods[0], 0))
     assert str(job["fingerprint"]) == log_of(study.cells[0], 0).fingerprint
 
@@ -260,3 +261,22 @@ def test_jobs_run_without_the_table_and_picture_libraries():
     code += "'sklearn') if n in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert out.stdout.strip() == "[]", out.stdout + out.stderr
+
+
+def test_the_hard_example_on_the_command_line(tmp_path):
+    from click.testing import CliRunner
+
+    from statewise.cli.reproduce import command
+
+    arguments = ["hard-example", "--out", str(tmp_path / "out"), "--docs", str(tmp_path / "results.md")]
+    done = CliRunner().invoke(command, arguments)
+    assert done.exit_code == 0, done.output
+    table = pl.read_parquet(tmp_path / "out" / "gradients.parquet")
+    np.testing.assert_allclose(table["gradient OPPOSD"], 0.5, atol=1e-12)
+    np.testing.assert_allclose(table["gradient Off-PAC"], 0.0, atol=1e-12)
+    paths = pl.read_parquet(tmp_path / "out" / "paths.parquet")
+    assert paths["path OPPOSD"][-1] == 1
+    np.testing.assert_allclose(paths["path Off-PAC"], 0.3, atol=1e-12)
+    assert "![The hard example" in (tmp_path / "results.md").read_text()
+    for name in ("figure.png", "figure.svg", "manifest.json"):
+        assert (tmp_path / "results" / "hard-example" / name).stat().st_size > 0

@@ -44,7 +44,7 @@ def test_settings_are_the_presets_with_what_the_file_changes():
     assert study.config(study.cells[0], paper) == preset("paper-hiv")
     study = named("where-it-matters")
     linear = next(cell for cell in study.cells if cell.name == "CartPole, linear")
-    assert study.config(linear, study.methods[1]).actor == Actor(hidden=())
+    assert study.config(linear, study.methods[1]).actor == Actor(hidden=(), learning_rate=0.01)
     blind = next(cell for cell in study.cells if cell.name == "hard example, aliased")
     assert study.config(blind, study.methods[0]).actor == Actor(features=(0, 1, 2, 3))
 

@@ -12,7 +12,7 @@ from logs import make
 from statewise.data.device import device_log
 from statewise.ope.critic import action_values
 from statewise.ope.diagnostics import Support, verdict_of
-from statewise.ope.equations import solve
+from statewise.ope.equations import contrasts_of, solve
 from statewise.ope.evaluate import ESTIMATORS, evaluate_all, prepare
 from statewise.ope.intervals import Quotient, bernstein, bootstrap, standard_error
 from statewise.ope.prepared import Case
@@ -111,15 +111,45 @@ def reweighted(name, prepared, chances, weight):
         rows = np.isin(data.episode_of_step, kept)
         return evaluate_all(lambda o: chances[rows], data.take(kept), (name,), discount=DISCOUNT, draws=2)[name].value
     case, equations = Case(prepared, chances), prepared.equations
-    solved = case.solved
     row = equations.weight * weight[data.episode_of_step[equations.order]]
-    fresh = np.average(equations.initial, axis=0, weights=weight)
-    arrived = equations.arrived + np.outer(equations.restart, fresh - equations.initial.mean(axis=0))
     here, rho = equations.here.astype(np.float64), case.ratio[equations.order]
-    matrix = (row[:, None] * (rho[:, None] * arrived - here)).T @ here
-    beta = np.linalg.solve(matrix.T @ matrix + solved.regularisation * np.eye(len(matrix)), row @ here)
+    matrix = plain_matrix(prepared, chances, rho, weight)
+    beta = np.linalg.solve(matrix.T @ matrix + case.solved.regularisation * np.eye(here.shape[1]), row @ here)
     carried = row * np.maximum(here @ beta, 0) * rho
     return (carried @ data.rewards[equations.order]) / (carried @ equations.restart)
+
+
+def plain_matrix(prepared, chances, rho, weight):
+    """M row by row: tests φ(s)c(a), c the constant 1 and every contrast, under π in the state and in the next one."""
+    data, equations = prepared.dataset, prepared.equations
+    codes = np.column_stack([np.ones(data.action_count), contrasts_of(data.action_count)])
+    phi, tests = equations.in_log_order(equations.here), []
+    for i in range(len(data)):
+        tests.append(np.outer(chances[i] @ codes, phi[i]).ravel())
+    fresh = np.average([tests[i] for i in data.starts[:-1]], axis=0, weights=weight)
+    total = np.zeros((len(fresh), phi.shape[1]))
+    for place, i in enumerate(equations.order):
+        onward = prepared.onward[i]
+        arrived = (onward * tests[i + 1] if onward else 0.0) + (1 - onward) * fresh
+        share = equations.weight[place] * weight[data.episode_of_step[i]]
+        total += share * np.outer(rho[place] * arrived - tests[i], phi[i])
+    return total
+
+
+def test_the_equations_hold_for_states_and_actions():
+    data, chances = ragged()
+    case = Case(prepare(data, discount=DISCOUNT), chances)
+    plain = plain_matrix(case.prepared, chances, case.ratio[case.prepared.equations.order], np.ones(data.episodes))
+    assert len(plain) == data.action_count * plain.shape[1]
+    np.testing.assert_allclose(case.solved.imbalance, plain, atol=1e-5)
+
+
+def test_contrasts_are_orthogonal_and_no_more_than_a_few():
+    for actions in (1, 2, 4, 9):
+        contrasts = contrasts_of(actions)
+        assert contrasts.shape == (actions, min(actions - 1, 3))
+        np.testing.assert_allclose(contrasts.T @ contrasts / actions, np.eye(contrasts.shape[1]), atol=1e-12)
+        np.testing.assert_allclose(contrasts.sum(axis=0), 0, atol=1e-12)
 
 
 # The traps
@@ -214,9 +244,8 @@ def test_checkpoints_share_what_the_policy_does_not_change():
     alone = sw.evaluate(lambda o: chances, data, discount=DISCOUNT)
     assert sw.evaluate(lambda o: chances, prepared).value == alone.value
     assert prepared.equations is prepared.equations
-    assert solve(prepared.equations, Case(prepared, chances).ratio).beta @ prepared.equations.mean.sum(0) == (
-        pytest.approx(1)
-    )
+    solved = solve(prepared.equations, Case(prepared, chances).ratio, chances)
+    assert solved.beta @ prepared.equations.mean.sum(0) == pytest.approx(1)
 
 
 # What is told

@@ -35,7 +35,7 @@ class OffPAC:
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
     smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are tried so often, and lead nowhere
     emphasis: Emphasis | None = None  # ACE: rows, drawn all alike, weighed by their emphasis
-    updates: int = 3000
+    updates: int = 2000
 
 
 class Prepared(eqx.Module):

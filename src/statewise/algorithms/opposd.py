@@ -43,7 +43,7 @@ class OPPOSD:
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
     smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are tried so often, and lead nowhere
     weigh_critic: bool = False  # the critic's errors count by w(s) too
-    updates: int = 3000
+    updates: int = 2000
 
 
 class Prepared(eqx.Module):

@@ -18,7 +18,7 @@ def seconds_left(study: Study, out: Path) -> float:
     """From what an update took where it was measured; the machine's other work is not foreseen."""
     cpu = jax.default_backend() == "cpu"
     width, place = (64, 0) if cpu else (4096, 1)
-    total = 0.0
+    total, compiled = 0.0, set()
     for cell in study.cells:
         playing = PLAYING[cell.domain][place]
         left = [(method, pending(out, study, cell, method)) for method in study.methods]
@@ -29,7 +29,10 @@ def seconds_left(study: Study, out: Path) -> float:
             updates = study.config(cell, method).updates
             alone = cpu or method.algorithm == "fitted-q"
             ms = method.ms[0] if alone else method.ms[1]
-            total += COMPILING + updates * ms / 1000 * (len(seeds) if alone else 1)
+            program = (method.name, cell.domain.split("-")[0], cell.episodes, repr(cell.settings))
+            total += 0.0 if program in compiled else COMPILING
+            compiled.add(program)
+            total += updates * ms / 1000 * (len(seeds) if alone else 1)
             checkpoints = 1 + -(-updates // study.stride(method))
             calls = len(seeds) * -(-checkpoints * study.score_episodes // width)
             total += playing * (calls if alone else -(-len(seeds) * checkpoints * study.score_episodes // width))

@@ -39,8 +39,8 @@ def section(study: Study, tables: Tables, out: Path, folder: str = ".") -> str:
         "logs": "; ".join(f"{cell.name}: {cell.episodes:,} episodes each" for cell in study.cells) or "none",
         "dataset seeds": ", ".join(map(str, study.datasets)) or "none",
         "score": f"{study.unit}, {study.score_episodes} episodes a checkpoint" if study.cells else "exact",
-        "machine": ", ".join(_machines(study, out)) or manifest.get("device"),
-        "commit": manifest.get("commit") or "not known",
+        "machine": ", ".join(_said_by_jobs(study, out, "device")) or manifest.get("device"),
+        "commit": ", ".join(_said_by_jobs(study, out, "commit")) or manifest.get("commit") or "not known",
         "versions": ", ".join(f"{name} {version}" for name, version in manifest.get("versions", {}).items()),
     }
     lines = [f"## {study.title}", "", kind, "", *(f"- {name}: {value}" for name, value in facts.items()), ""]
@@ -118,11 +118,12 @@ def _told(study: Study, tables: Tables) -> list[tuple[str, pl.DataFrame]]:
     return told
 
 
-def _machines(study: Study, out: Path) -> list[str]:
-    """Where the jobs were run, in the words of the jobs themselves."""
+def _said_by_jobs(study: Study, out: Path, name: str) -> list[str]:
+    """What the jobs themselves say they were made on or by: they may come from several machines."""
     found: dict[str, None] = {}
     for cell, method, seed in study.jobs():
         path = records.job_path(out, cell, method, seed).with_suffix(".json")
-        if path.is_file():
-            found[json.loads(path.read_text(encoding="utf-8"))["device"]] = None
+        said = json.loads(path.read_text(encoding="utf-8")).get(name) if path.is_file() else None
+        if said is not None:
+            found[said] = None
     return list(found)

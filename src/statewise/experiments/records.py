@@ -146,10 +146,17 @@ def finish(out: Path, study: Study) -> None:
     told = {
         "study": as_data(study),
         "settings": _merged(known.get("settings", {}), settings),
+        "data": {cell.name: _fingerprints(out, cell) for cell in study.cells},
         "commit": commit(),
         **machine(),
     }
     write_text(out / "manifest.json", json.dumps(told, indent=2, default=str))
+
+
+def _fingerprints(out: Path, cell: Cell) -> dict[str, str]:
+    """Of the logs that were learned from or evaluated on, by seed."""
+    paths = sorted((out / "logs" / slug(cell.name)).glob("*.npz"), key=lambda path: int(path.stem))
+    return {path.stem: str(read(path)["fingerprint"]) for path in paths}
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

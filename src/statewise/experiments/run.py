@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from statewise.experiments import exact, runner, selection
+from statewise.experiments import exact, records, runner, selection
 from statewise.experiments.estimate import told_duration
 from statewise.experiments.study import Study, named, studies
 
@@ -24,6 +24,7 @@ def run(study: Study, out: Path, tell: runner.Tell) -> None:
     runner.run(study, out, tell)
     if study.kind == "selection":
         selection.run(study, out, tell)
+        records.finish(out, study)
 
 
 def main(arguments: list[str] | None = None) -> None:

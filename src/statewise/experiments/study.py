@@ -100,7 +100,13 @@ class Study:
         )
         if self.methods and not kept:
             raise SettingsError(f"{self.name}: none of its methods has the preset '{group}'")
-        return replace(self, methods=kept, cells=tuple(c for c in self.cells if not cells or c.name in cells))
+        names = {method.name for method in kept}
+        return replace(
+            self,
+            methods=kept,
+            cells=tuple(c for c in self.cells if not cells or c.name in cells),
+            pairs=tuple(pair for pair in self.pairs if names.issuperset(pair)),
+        )
 
 
 def studies(path: str | Path | None = None, quick: bool = False) -> dict[str, Study]:
@@ -133,18 +139,27 @@ def _study(name: str, table: Any, quick: bool) -> Study:
     methods = tuple(_made(Method, each, f"{name}.methods") for each in table.pop("methods", []))
     study = _made(Study, {**table, "name": name}, name)
     study = replace(study, cells=cells, methods=methods)
+    _check(study)
     if quick:
         small = dict(small)
-        study = study.restricted(cells=small.pop("cells", ()))
+        study = study.restricted(cells=small.pop("cells", ()), methods=small.pop("methods", ()))
         most = small.pop("episodes", None)
         if most is not None:
-            study = replace(study, cells=tuple(replace(c, episodes=min(c.episodes, most)) for c in study.cells))
+            share = most / max(most, *(cell.episodes for cell in study.cells))
+            study = replace(
+                study,
+                cells=tuple(replace(c, episodes=min(c.episodes, most)) for c in study.cells),
+                # trees take as long as the log has rows; other updates do not see its length
+                methods=tuple(
+                    replace(m, ms=(share * m.ms[0], share * m.ms[1])) if m.algorithm == "fitted-q" else m
+                    for m in study.methods
+                ),
+            )
         every = small.pop("every", None)
         if every is not None:
             shorter = tuple(m if m.every is None else replace(m, every=min(m.every, every)) for m in study.methods)
             study = replace(study, every=every, methods=shorter)
         study = replace(changed(study, small, f"{name}.quick."), quick=True)
-    _check(study)
     return study
 
 

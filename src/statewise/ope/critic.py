@@ -58,7 +58,7 @@ def _temporal_differences(
     equations, solved = case.prepared.horizon_equations, case.horizon_solved
     carried = equations.weight * case.ratio[equations.order]
     reward = rewards[equations.order]
-    matrix = np.zeros_like(solved.imbalance)
+    matrix = np.zeros_like(equations.fixed[0])
     earned = np.zeros(len(matrix))
     fresh = equations.initial.mean(axis=0)
     for f in folds:

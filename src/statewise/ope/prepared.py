@@ -149,9 +149,9 @@ class Case:
         """The state ratio in closed form, for the objective asked."""
         if self.prepared.chain != "continuing":
             return self.horizon_solved
-        return solve(self.prepared.equations, self.ratio)
+        return solve(self.prepared.equations, self.ratio, self.probabilities)
 
     @cached_property
     def horizon_solved(self) -> Solved:
         """The ratio of visits within the log's horizon."""
-        return solve(self.prepared.horizon_equations, self.ratio)
+        return solve(self.prepared.horizon_equations, self.ratio, self.probabilities)

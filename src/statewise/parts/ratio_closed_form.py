@@ -192,7 +192,7 @@ def _moment(
 
 
 def choose(
-    settings: ClosedForm, imbalance: Float[Array, "folds rank rank"], mean: Float[Array, "folds rank"]
+    settings: ClosedForm, imbalance: Float[Array, "folds tests rank"], mean: Float[Array, "folds rank"]
 ) -> Solution:
     """The solution of all folds, with the λ that does best on folds it was not solved on."""
     choices = jnp.asarray(settings.regularisation)
@@ -203,7 +203,7 @@ def choose(
 
 
 def constrained(
-    imbalance: Float[Array, "rank rank"], mean: Float[Array, " rank"], regularisation: Float[Array, ""]
+    imbalance: Float[Array, "tests rank"], mean: Float[Array, " rank"], regularisation: Float[Array, ""]
 ) -> Float[Array, " rank"]:
     """β = argmin ‖Mβ‖² + λ‖β‖² subject to aᵀβ = 1."""
     normal = imbalance.T @ imbalance + regularisation * jnp.eye(mean.shape[0])
@@ -212,14 +212,17 @@ def constrained(
 
 
 def held_out_loss(
-    imbalance: Float[Array, "folds rank rank"], mean: Float[Array, "folds rank"], regularisation: Float[Array, ""]
+    imbalance: Float[Array, "folds tests rank"],
+    mean: Float[Array, "folds rank"],
+    regularisation: Float[Array, ""],
+    tests: int | None = None,
 ) -> Float[Array, ""]:
-    """Σ_f (M_g β_f)·(M_h β_f) over the folds f, with g and h the two others."""
+    """Σ_f (M_g β_f)·(M_h β_f) over the folds f, with g and h the two others; of the first `tests` rows of M alone."""
 
     def tested(f: Int[Array, ""]) -> Float[Array, ""]:
         beta = constrained(imbalance[f], mean[f], regularisation)
         one, other = (f + 1) % FOLDS, (f + 2) % FOLDS
-        left = imbalance[one] @ beta / (mean[one] @ beta)
-        return left @ (imbalance[other] @ beta) / (mean[other] @ beta)
+        left = imbalance[one, :tests] @ beta / (mean[one] @ beta)
+        return left @ (imbalance[other, :tests] @ beta) / (mean[other] @ beta)
 
     return jnp.sum(jax.vmap(tested)(jnp.arange(FOLDS)))

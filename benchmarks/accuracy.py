@@ -1,0 +1,298 @@
+"""Errors of every estimator here and of SCOPE-RL's corresponding ones, on logs of three domains and three distances.
+
+python benchmarks/accuracy.py [--peer ENVIRONMENT/bin/python] [--out docs/accuracy.md]
+
+A target mixes the behaviour with a better policy: 25, 50 and 75 % of it. Ten logs of each (seeds 0 to 9):
+
+- tabular: 300 episodes of 50 steps of a random problem of 10 states and 3 actions, each of which leads to a few states
+  only, γ = .95; the truth is exact;
+- CartPole: 200 episodes of the uniform policy, γ = .98; the better policy pushes to where the pole leans;
+- HIV: 100 episodes of 200 steps of μ = .7 π̂ + .3 uniform, γ = .98; the better policy is π̂.
+
+The truth of the last two is the mean of 4,000 and 1,000 simulated episodes. A number is the root mean squared error in
+percent of the truth; behind it, how many of the ten logs had the verdict supported / weak / not identified.
+
+SCOPE-RL runs in an environment of its own (see scope_rl_peer.py). It needs episodes of one length: those that end are
+filled up with an absorbing state that pays 0 and in which both policies act uniformly. Of the ways to call each of its
+estimators the one that does best on a domain is told, chosen with the truth at hand.
+"""
+
+import argparse
+import json
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+from coverage import Balancing, logged_value
+
+from statewise.data.augment import Scaler
+from statewise.data.dataset import Dataset
+from statewise.domains.behaviours import LEARNED_SHARE, Uniform, shipped, with_noise
+from statewise.domains.cartpole import CARTPOLE
+from statewise.domains.collect import collect, collect_tabular
+from statewise.domains.hiv import HIV
+from statewise.domains.simulate import Act, Domain, episode_keys, returns, rollout
+from statewise.domains.tabular import TabularMDP
+from statewise.ope.evaluate import ESTIMATORS, evaluate_all
+from statewise.parts.probabilities import probabilities_of
+
+SHARES = (0.25, 0.5, 0.75)
+SLOW = ("state-ratio-network", "fitted-q")  # networks: minutes a log
+OURS = tuple(name for name in ESTIMATORS if name not in SLOW)
+MARGINALISED = ("state-ratio", "doubly-robust-state-ratio")
+VERDICTS = ("supported", "weak", "not identified")
+PEER_MARGINALISED = ("SM-IS", "SM-SNIS", "SM-DR", "SM-SNDR", "SAM-IS", "SAM-SNIS", "SAM-DR", "SAM-SNDR")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A domain at a distance: its truth, and a log for each seed."""
+
+    domain: str
+    share: float
+    discount: float
+    truth: float
+    target: Callable[[np.ndarray], np.ndarray]
+    log: Callable[[int], Dataset]
+
+    @property
+    def name(self) -> str:
+        return f"{self.domain} {100 * self.share:.0f} %"
+
+
+class Mixed(eqx.Module):
+    """π = share · better + (1 − share) · behaviour."""
+
+    better: Act
+    behaviour: Act
+    share: jax.Array
+
+    def __call__(self, observation: jax.Array) -> jax.Array:
+        return self.share * self.better(observation) + (1 - self.share) * self.behaviour(observation)
+
+
+def tabular() -> Iterator[Setting]:
+    rng = np.random.default_rng(0)
+    mdp = TabularMDP(rng.dirichlet(np.full(10, 0.2), size=(10, 3)), rng.random((10, 3)), rng.dirichlet(np.ones(10)))
+    behaviour = rng.dirichlet(np.full(3, 4.0), size=10)
+    best = np.eye(3)[mdp.action_values(behaviour, 0.95).argmax(axis=1)]
+    for share in SHARES:
+        table = share * best + (1 - share) * behaviour
+        yield Setting(
+            "tabular",
+            share,
+            0.95,
+            logged_value(mdp, table, 0.95, 50),
+            lambda o, table=table: table[o.argmax(axis=1)],
+            lambda seed: collect_tabular(mdp, behaviour, episodes=300, horizon=50, seed=seed),
+        )
+
+
+def cartpole() -> Iterator[Setting]:
+    behaviour, better = Uniform(2), Balancing(jnp.asarray(8.0))
+    yield from _simulated("CartPole", CARTPOLE, behaviour, partial(Mixed, better, behaviour), 200, 4000)
+
+
+def hiv() -> Iterator[Setting]:
+    learned = shipped("hiv")
+
+    def mixed(share: jax.Array) -> Act:
+        return with_noise(learned, float(LEARNED_SHARE + share * (1 - LEARNED_SHARE)))
+
+    yield from _simulated("HIV", HIV, with_noise(learned), mixed, 100, 1000)
+
+
+def _simulated(
+    name: str, domain: Domain, behaviour: Act, mixed: Callable[[jax.Array], Act], episodes: int, many: int
+) -> Iterator[Setting]:
+    for share in SHARES:
+        act = mixed(jnp.asarray(share))
+        truth = float(returns(rollout(domain, act, episode_keys(10**6, many)), 0.98).mean())
+        chances = jax.jit(jax.vmap(act))
+        yield Setting(
+            name,
+            share,
+            0.98,
+            truth,
+            lambda o, chances=chances: normalised(np.asarray(chances(jnp.asarray(o, jnp.float32)), np.float64)),
+            lambda seed: collect(domain, behaviour, episodes=episodes, seed=seed),
+        )
+
+
+def normalised(chances: np.ndarray) -> np.ndarray:
+    """What single precision lacks to a sum of 1."""
+    return chances / chances.sum(axis=1, keepdims=True)
+
+
+DOMAINS = {"tabular": tabular, "CartPole": cartpole, "HIV": hiv}
+
+
+def rectangular(data: Dataset, target: np.ndarray, discount: float) -> dict[str, np.ndarray]:
+    """The log as SCOPE-RL takes it: standardised states and a column that is 1 in the absorbing state."""
+    horizon, actions = int(data.lengths.max()), data.action_count
+    place = data.episode_of_step * horizon + data.time
+    rows = data.episodes * horizon
+    state = np.zeros((rows, data.observations.shape[1] + 1))
+    state[:, -1] = 1.0
+    state[place, :-1], state[place, -1] = Scaler.of(data)(np.asarray(data.observations, np.float64)), 0.0
+
+    def filled(values: np.ndarray, otherwise: float) -> np.ndarray:
+        out = np.full((rows, *values.shape[1:]), otherwise, values.dtype)
+        out[place] = values
+        return out
+
+    assert data.propensities is not None
+    return {
+        "state": state,
+        "action": filled(data.actions.astype(np.int64), 0),
+        "reward": filled(data.rewards, 0.0),
+        "pscore": filled(np.asarray(data.propensities, np.float64), 1 / actions),
+        "target": filled(target, 1 / actions),
+        "steps": np.asarray(horizon),
+        "gamma": np.asarray(discount),
+    }
+
+
+def measure(settings: list[Setting], seeds: list[int], names: tuple[str, ...], logs: Path) -> list[dict]:
+    """Our estimates, a row each; and the logs for the peer."""
+    rows, kept = [], {}
+    for setting in settings:
+        for seed in seeds:
+            if (setting.domain, seed) not in kept:
+                kept[setting.domain, seed] = setting.log(seed)
+            data = kept[setting.domain, seed]
+            np.savez(
+                logs / f"{setting.name}, {seed}.npz",
+                **rectangular(data, probabilities_of(setting.target, data), setting.discount),
+            )
+            for name, one in evaluate_all(setting.target, data, names, discount=setting.discount, draws=2).items():
+                rows.append(_row(setting, seed, f"statewise {name}", "", one.value, one.verdict))
+        print(setting.name, f"truth {setting.truth:.4g}", flush=True)
+    return rows
+
+
+def peer_rows(settings: list[Setting], seeds: list[int], found: dict[str, dict[str, dict[str, float]]]) -> list[dict]:
+    """Each estimator in the way of calling it that has the least relative error over all logs of a domain."""
+    rows = []
+    for domain in dict.fromkeys(setting.domain for setting in settings):
+        cases = [(setting, seed) for setting in settings if setting.domain == domain for seed in seeds]
+        logs = [found[f"{setting.name}, {seed}"] for setting, seed in cases]
+        truths = np.array([setting.truth for setting, _ in cases])
+        for name, ways in logs[0].items():
+            values = {way: np.array([log[name][way] for log in logs]) for way in ways}
+            errors = {way: np.mean((one / truths - 1) ** 2) for way, one in values.items()}
+            best = min(errors, key=lambda way: errors[way] if np.isfinite(errors[way]) else np.inf)
+            rows += [
+                _row(setting, seed, f"SCOPE-RL {name}", best, float(value), None)
+                for (setting, seed), value in zip(cases, values[best], strict=True)
+            ]
+    return rows
+
+
+def _row(setting: Setting, seed: int, estimator: str, way: str, value: float, verdict: str | None) -> dict:
+    return {
+        "domain": setting.domain,
+        "share": setting.share,
+        "seed": seed,
+        "estimator": estimator,
+        "way": way,
+        "value": value,
+        "truth": setting.truth,
+        "verdict": verdict,
+    }
+
+
+def summary(rows: pl.DataFrame) -> pl.DataFrame:
+    """Root mean squared error relative to the truth, and the verdicts, of each estimator in each setting."""
+    counts = [(pl.col("verdict") == verdict).sum().alias(verdict) for verdict in VERDICTS]
+    error = ((pl.col("value") / pl.col("truth") - 1) ** 2).mean().sqrt().alias("error")
+    keys = ["domain", "share", "estimator"]
+    return rows.group_by(keys, maintain_order=True).agg(error, pl.col("truth").first(), *counts)
+
+
+def table(found: pl.DataFrame) -> list[str]:
+    settings = found.select("domain", "share", "truth").unique(maintain_order=True).rows()
+    lines = [
+        "| estimator | " + " | ".join(f"{domain} {100 * share:.0f} %" for domain, share, _ in settings) + " |",
+        "|---|" + "---:|" * len(settings),
+        "| *truth* | " + " | ".join(f"*{truth:.4g}*" for *_, truth in settings) + " |",
+    ]
+    cells = {(domain, share, name): rest for domain, share, name, *rest in found.rows()}
+    marginal = [name for name in found["estimator"].unique(maintain_order=True) if is_marginalised(name)]
+    others = [name for name in found["estimator"].unique(maintain_order=True) if not is_marginalised(name)]
+    for name in marginal + others:
+        line = []
+        for domain, share, _ in settings:
+            error, _, *verdicts = cells[domain, share, name]
+            words = f"{100 * error:.3g}" if error < 100 else f"{100 * error:.1g}"
+            if name in marginal and error == min(cells[domain, share, other][0] for other in marginal):
+                words = f"**{words}**"
+            line.append(words + (f" ({'/'.join(map(str, verdicts))})" if sum(verdicts) else ""))
+        lines.append(f"| {name} | " + " | ".join(line) + " |")
+    return lines
+
+
+def is_marginalised(name: str) -> bool:
+    owner, estimator = name.split(" ", 1)
+    return estimator in (MARGINALISED if owner == "statewise" else PEER_MARGINALISED)
+
+
+def findings(found: pl.DataFrame) -> list[str]:
+    """Where a state ratio was supported on some log: has ours the least error of all marginalised estimators?"""
+    lines = []
+    for (domain, share), group in found.group_by("domain", "share", maintain_order=True):
+        marginal = group.filter(pl.col("estimator").map_elements(is_marginalised, return_dtype=pl.Boolean))
+        if marginal["supported"].sum() == 0:
+            lines.append(f"- {domain} {100 * share:.0f} %: no state ratio was supported on any log.")
+            continue
+        best = marginal.sort("error").row(0, named=True)
+        ours = marginal.filter(pl.col("estimator") == "statewise state-ratio").row(0, named=True)
+        words = "the state ratio has the least error of all marginalised estimators"
+        if best["estimator"] != ours["estimator"]:
+            words = (
+                f"the state ratio has {100 * ours['error']:.3g} %, and {best['estimator']} {100 * best['error']:.3g} %"
+            )
+        lines.append(f"- {domain} {100 * share:.0f} %: {words}.")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, nargs="*", default=list(range(10)))
+    parser.add_argument("--domains", nargs="*", default=list(DOMAINS))
+    parser.add_argument("--estimators", nargs="*", default=list(OURS))
+    parser.add_argument("--peer", type=Path, help="the Python of an environment with scope-rl")
+    parser.add_argument("--folder", type=Path, help="keeps the logs and what SCOPE-RL says of them")
+    parser.add_argument("--out", type=Path, help="a Markdown file; every estimate goes to .parquet beside it")
+    options = parser.parse_args()
+    settings = [setting for name in options.domains for setting in DOMAINS[name]()]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = measure(settings, options.seeds, tuple(options.estimators), folder)
+        if options.peer is not None:
+            script, answer = Path(__file__).with_name("scope_rl_peer.py"), folder / "scope_rl.json"
+            subprocess.run([options.peer, script, folder, answer], check=True, stdout=subprocess.DEVNULL)
+            rows += peer_rows(settings, options.seeds, json.loads(answer.read_text()))
+    every = pl.DataFrame(rows, infer_schema_length=None)
+    found = summary(every)
+    lines = [*table(found), "", *findings(found)]
+    print("\n".join(lines))
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        words = (__doc__ or "").split("\n\n", 2)
+        head = ["# Accuracy, side by side", "", words[0], "", f"`{words[1]}`", "", words[2].strip(), ""]
+        options.out.write_text("\n".join(head + lines) + "\n")
+        every.write_parquet(options.out.with_suffix(".parquet"))
+
+
+if __name__ == "__main__":
+    main()
