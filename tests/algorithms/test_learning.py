@@ -15,6 +15,7 @@ from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
+from statewise.ops.networks import members
 from statewise.parts import ratio
 from statewise.parts.actor import Actor
 from statewise.parts.critic import Critic
@@ -221,7 +222,9 @@ def test_folder_with_other_things_is_refused(data, tmp_path):
 
 
 def huge_critic(state):
-    return eqx.tree_at(lambda s: s.critic.learned.network.weights[0], state, replace_fn=lambda leaf: leaf * 1e30)
+    return eqx.tree_at(
+        lambda s: members(s.critic.learned.network)[0].weights[0], state, replace_fn=lambda leaf: leaf * 1e30
+    )
 
 
 def huge_momentum(state):
