@@ -28,7 +28,7 @@ class OffPAC:
     """Settings; `variant` tells whether a discount below 1 also draws rows by d̂_γ (`full`) or all alike."""
 
     discount: float = 0.98
-    variant: Literal["full", "average"] = "full"
+    variant: Literal["full", "average"] = "average"
     critic: Critic = field(default_factory=Critic)
     actor: Actor = field(default_factory=Actor)
     scale_values: bool = True  # the critic works in units of the log's returns
