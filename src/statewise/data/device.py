@@ -75,7 +75,8 @@ class DeviceLog(eqx.Module):
     discounted: RowSampler
     starts: Int[Array, " episodes"]  # the first row of each episode
     lengths: Int[Array, " episodes"]
-    terminal: Int[Array, " terminated"]  # the last rows of the episodes that the world ended
+    terminal: Int[Array, " terminated"]  # the last rows of the episodes that the world ended …
+    ended: Int[Array, ""]  # … which are so many: in a stack of logs, shorter ones are filled up
     discount: Float[Array, ""]
     value_bounds: Float[Array, "2"]  # what rewards such as the log's can come to, at the least and at the most
     value_discount: Float[Array, ""]  # what values bootstrap with: the discount, or less where that is 1
@@ -99,7 +100,7 @@ class DeviceLog(eqx.Module):
 
     def draw_terminal(self, key: Key[Array, ""], count: int) -> Float[Array, "count features"]:
         """States in which episodes ended."""
-        which = random_below(key, count, self.terminal.shape[0])
+        which = random_below(key, count, self.ended)
         return self.rows.take(self.terminal[which]).next_state
 
     def renewed(self, key: Key[Array, ""], rows: Rows) -> Float[Array, "count features"]:
@@ -132,15 +133,15 @@ def device_log(
     a learner that reads none.
     """
     later = discount * float(np.sum(float(discount) ** dataset.time))
+    terminal = (dataset.starts[1:] - 1)[dataset.terminated & dataset.has_final_observation]
     return DeviceLog(
         rows=row_table(dataset, propensities),
         uniform=row_sampler(dataset, 1.0),
         discounted=row_sampler(dataset, discount),
         starts=jnp.asarray(dataset.starts[:-1], dtype=jnp.int32),
         lengths=jnp.asarray(dataset.lengths, dtype=jnp.int32),
-        terminal=jnp.asarray(
-            (dataset.starts[1:] - 1)[dataset.terminated & dataset.has_final_observation], dtype=jnp.int32
-        ),
+        terminal=jnp.asarray(terminal, dtype=jnp.int32),
+        ended=jnp.asarray(len(terminal), dtype=jnp.int32),
         discount=jnp.asarray(discount, dtype=jnp.float32),
         value_bounds=value_bounds(dataset, discount if value_discount is None else value_discount),
         value_discount=jnp.asarray(discount if value_discount is None else value_discount, dtype=jnp.float32),

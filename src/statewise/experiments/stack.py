@@ -24,8 +24,9 @@ from statewise.parts.ratio_closed_form import Flow
 def stacked(prepared: Sequence[Any]) -> Any:
     """One pytree whose leaves have a first axis over the logs."""
     logs = [one.log for one in prepared]
-    if len({(log.starts.shape, log.terminal.shape) for log in logs}) > 1:
-        raise ValueError("logs with other numbers of episodes, or of ended ones, cannot be stacked")
+    if len({(log.starts.shape, log.terminal.shape[0] > 0) for log in logs}) > 1:
+        raise ValueError("logs with other numbers of episodes, or without any that ended, cannot be stacked")
+    ended = max(log.terminal.shape[0] for log in logs)
     rows = max(log.rows.table.shape[0] for log in logs)
     horizon = max(log.horizon for log in logs)
     length = float(np.mean([log.mean_length for log in logs]))
@@ -33,7 +34,7 @@ def stacked(prepared: Sequence[Any]) -> Any:
     fold = max((g.flow.folds.shape[1] for g in grounds if g is not None and g.flow is not None), default=0)
     grown = []
     for one, ground in zip(prepared, grounds, strict=True):
-        changes: dict[str, Any] = {"log": _log(one.log, rows, horizon, length)}
+        changes: dict[str, Any] = {"log": _log(one.log, rows, ended, horizon, length)}
         if ground is not None:
             changes["ground"] = _ground(ground, one.log.rows.table.shape[0], rows, fold)
         if hasattr(one, "behaviour"):
@@ -54,10 +55,11 @@ def _longer(values: Array, length: int, mode: Literal["edge", "constant"] = "con
     return jnp.pad(values, missing, mode=mode)
 
 
-def _log(log: DeviceLog, rows: int, horizon: int, mean_length: float) -> DeviceLog:
+def _log(log: DeviceLog, rows: int, ended: int, horizon: int, mean_length: float) -> DeviceLog:
     return replace(
         log,
         rows=replace(log.rows, table=_longer(log.rows.table, rows, "edge")),
+        terminal=_longer(log.terminal, ended),
         uniform=_sampler(log.uniform, horizon),
         discounted=_sampler(log.discounted, horizon),
         horizon=horizon,
