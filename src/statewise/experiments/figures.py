@@ -12,7 +12,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from statewise.experiments.study import Study
+from statewise.experiments.study import Method, Study
 from statewise.experiments.tables import Tables
 from statewise.files import written_whole
 
@@ -29,6 +29,8 @@ SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "statewise",  # the same values, the same bytes
 }
+LINES = ("-", "--", "-.", ":")
+PANELS = ("default preset", "options", "paper preset")
 WIDE = 30.0  # scores that differ by such a factor are drawn on a logarithmic scale
 
 
@@ -69,40 +71,53 @@ def _root(name: str) -> str:
 
 
 def _curves(study: Study, tables: Tables) -> Figure:
-    """Mean and standard deviation over datasets at each checkpoint; a row a cell, a column a preset."""
+    """Mean and standard deviation over datasets at each checkpoint; a row a cell, a column a preset or its options."""
     runs, summary = tables.frames["runs"], tables.frames["summary"]
-    presets = [p for p in ("default", "paper") if (runs["preset"] == p).any()]
-    figure, axes = _panels(len(study.cells), len(presets))
+    there = set(runs["method"])
+    columns = {name: [m for m in study.methods if m.name in there and _column(m) == name] for name in PANELS}
+    columns = {name: methods for name, methods in columns.items() if methods}
+    figure, axes = _panels(len(study.cells), len(columns))
     colours = _colours(study)
     for row, cell in enumerate(study.cells):
-        for column, preset in enumerate(presets):
-            axis = axes[row, column]
-            mine = runs.filter(pl.col("cell") == cell.name, pl.col("preset") == preset)
-            longest = mine["update"].max()
-            for method in study.methods:
-                curve = mine.filter(pl.col("method") == method.name)
+        behaviour = summary.filter(pl.col("cell") == cell.name)["behaviour"]
+        for axis, (panel, methods) in zip(axes[row], columns.items(), strict=True):
+            names = [method.name for method in methods]
+            mine = runs.filter(pl.col("cell") == cell.name, pl.col("method").is_in(names))
+            styles = _styles(names)
+            for name in names:
+                curve = mine.filter(pl.col("method") == name)
                 if len(curve):
-                    _curve(axis, method.name, curve, colours[method.name], longest)
-            behaviour = summary.filter(pl.col("cell") == cell.name)["behaviour"]
+                    _curve(axis, name, curve, colours[name], styles[name], mine["update"].max())
             if len(behaviour):
-                axis.axhline(behaviour[0], color="#888888", linestyle=":", label="behaviour")
+                axis.axhline(behaviour[0], color="#888888", linestyle=(0, (1, 3)), label="behaviour")
             scores = mine["score"].drop_nans()
             if len(scores) and scores.min() > 0 and scores.max() > WIDE * scores.min():  # pyright: ignore
                 axis.set_yscale("log")
-            axis.set(title=f"{cell.name}, {preset} preset", xlabel="updates of the policy", ylabel=study.unit)
-            axis.legend(fontsize=7, frameon=False)
+            axis.set(title=f"{cell.name}, {panel}", xlabel="updates of the policy", ylabel=study.unit)
+            axis.legend(fontsize=7, frameon=True, framealpha=0.8, edgecolor="none")
     return figure
 
 
-def _curve(axis: Axes, name: str, curve: pl.DataFrame, colour: str, longest: Any) -> None:
-    by_update = (
-        curve.group_by("update").agg(mean=pl.col("score").mean(), deviation=pl.col("score").std()).sort("update")
-    )
-    updates, mean = by_update["update"].to_numpy(), by_update["mean"].to_numpy()
+def _column(method: Method) -> str:
+    """What is tried of a preset is drawn apart from it: ten curves in one panel tell nothing."""
+    return f"{method.group} preset" if "," not in method.name else "options"
+
+
+def _styles(names: list[str]) -> dict[str, Any]:
+    """A line style to each option, the same for every method that has it."""
+    options = list(dict.fromkeys(name.partition(", ")[2] for name in names))
+    return {name: LINES[options.index(name.partition(", ")[2]) % len(LINES)] for name in names}
+
+
+def _curve(axis: Axes, name: str, curve: pl.DataFrame, colour: str, style: Any, longest: Any) -> None:
+    score = pl.col("score")
+    by_update = curve.group_by("update").agg(mean=score.mean(), deviation=score.std(), least=score.min()).sort("update")
+    updates, mean, least = (by_update[column].to_numpy() for column in ("update", "mean", "least"))
     deviation = by_update["deviation"].fill_null(0.0).to_numpy()
-    style = "--" if "," in name else "-"
     axis.plot(updates, mean, color=colour, linestyle=style, label=name)
-    axis.fill_between(updates, mean - deviation, mean + deviation, color=colour, alpha=0.15, linewidth=0)
+    # no lower than the least run: where runs fall into two groups, mean − deviation is a score that none has
+    below = np.maximum(mean - deviation, least)
+    axis.fill_between(updates, below, mean + deviation, color=colour, alpha=0.12, linewidth=0)
     if updates[-1] < longest:  # shorter runs: where they ended, drawn on
         axis.plot(updates[-1], mean[-1], "o", color=colour, markersize=3)
         axis.plot([updates[-1], longest], [mean[-1]] * 2, color=colour, linestyle=":", linewidth=0.8)
