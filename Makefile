@@ -14,7 +14,10 @@ demo: $(SET_UP)
 	@mkdir -p $(DEMO)
 	$(BIN)/statewise collect cartpole --episodes 500 --seed 0 --out $(DEMO)/cartpole.parquet
 	$(BIN)/statewise inspect $(DEMO)/cartpole.parquet
-	$(BIN)/statewise improve $(DEMO)/cartpole.parquet --time-budget 170s --out $(DEMO)/run
+	$(BIN)/statewise improve $(DEMO)/cartpole.parquet --preset quick --out $(DEMO)/run
+	@echo "The log is of a simulator, where the policies can be played to see what they would have earned:"
+	$(BIN)/statewise score $(DEMO)/run --domain cartpole
+	@echo "The answer with all its reasons: $(DEMO)/run/report.html   The policy: $(DEMO)/run/policy.safetensors"
 
 test: $(SET_UP_DEV) check browser
 	$(BIN)/pytest -n 2

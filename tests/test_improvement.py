@@ -299,3 +299,12 @@ def _toml(values) -> str:
     tables = {name: value for name, value in values.items() if isinstance(value, dict)}
     lines = [f"{name} = {json.dumps(value)}" for name, value in plain.items()]
     return "\n".join(lines + [f"{name} = {{{_toml(value)}}}" for name, value in tables.items()])
+
+
+def test_a_plan_takes_its_settings_from_its_preset():
+    quick, usual = (improvement._configs(Plan(preset=name, discount=0.9))["opposd"] for name in ("quick", "default"))
+    assert quick.updates < usual.updates
+    assert quick.actor.learning_rate > usual.actor.learning_rate
+    assert quick.discount == usual.discount == 0.9
+    with pytest.raises(SettingsError, match="'preset' is 'paper-hiv', but should be one of default, quick"):
+        Plan(preset="paper-hiv")

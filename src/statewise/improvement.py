@@ -26,7 +26,7 @@ from statewise.files import write_text
 from statewise.ope.gate import Decision, gate
 from statewise.ope.intervals import standard_error
 from statewise.ope.select import Selection, select
-from statewise.presets import ALGORITHMS, preset
+from statewise.presets import ALGORITHMS, OWN, preset
 from statewise.report.content import ReportContent, to_json
 from statewise.report.decided import Candidate, decided
 from statewise.report.gather import DECISION, curves_of
@@ -47,8 +47,9 @@ class Plan:
 
     discount: float | None = None
     algorithm: str = "opposd"
+    preset: str = "default"  # or `quick`: a first look in a third of the time
     seeds: int = 2
-    updates: int = 2000
+    updates: int | None = None  # None: the preset's
     time_budget: float | None = None  # seconds; learning stops at a checkpoint when its share is used up
     level: float = 0.95
     propensities: str = "boosting"  # the model of them, where the log holds none
@@ -64,7 +65,8 @@ class Plan:
             ),
             ("algorithm", f"one of {', '.join(ALGORITHMS)}", self.algorithm in ALGORITHMS),
             ("seeds", "1 or more", self.seeds >= 1),
-            ("updates", "1 or more", self.updates >= 1),
+            ("preset", f"one of {', '.join(OWN)}", self.preset in OWN),
+            ("updates", "1 or more", self.updates is None or self.updates >= 1),
             ("time_budget", "seconds, above 0", self.time_budget is None or _between(self.time_budget, 0.0, math.inf)),
             ("level", "a number between 0 and 1", _between(self.level, 0.0, 1.0)),
             ("seed", "0 or more", self.seed >= 0),
@@ -169,7 +171,7 @@ def _log(part: Dataset | Propensities) -> Dataset:
 def _configs(plan: Plan) -> dict[str, Config]:
     """The settings of every algorithm, the plan's own first."""
     names = [plan.algorithm, *(name for name in BESIDE if name != plan.algorithm)]
-    configs = {name: preset("default", name, plan.discount) for name in names}
+    configs = {name: preset(plan.preset, name, plan.discount) for name in names}
     return configs | {plan.algorithm: changed(configs[plan.algorithm], plan.settings, "settings.")}
 
 

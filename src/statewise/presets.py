@@ -1,4 +1,4 @@
-"""Settings by name: `default`, what we would use, and the paper's own, to the letter of its table."""
+"""Settings by name: `default`, what we would use; `quick`, a first look; and the paper's own, to its table's letter."""
 
 from __future__ import annotations
 
@@ -79,7 +79,10 @@ PAPER_HIV = OPPOSD(
     scale_values=False,
     updates=5000,
 )
-PRESETS = {"default": OPPOSD(), "paper-cartpole": PAPER_CARTPOLE, "paper-hiv": PAPER_HIV}
+# A first look in a third of the time: fewer and longer steps, and half the rows in each of the critic's.
+QUICK = OPPOSD(critic=Critic(batch=500), actor=Actor(learning_rate=1e-3), updates=600)
+OWN = {"default": OPPOSD(), "quick": QUICK}  # of no paper, and so for every discount
+PRESETS = {**OWN, "paper-cartpole": PAPER_CARTPOLE, "paper-hiv": PAPER_HIV}
 
 
 OTHERS = {
@@ -100,7 +103,7 @@ def preset(name: str = "default", algorithm: str = "opposd", discount: float | N
     if algorithm == "opposd":
         return config
     if algorithm in OTHERS:
-        if name != "default":
+        if name not in OWN:
             raise ValueError(f"{name}: the paper's table has no settings of {algorithm}; use --preset default")
         return replace(OTHERS[algorithm], discount=config.discount)
     if algorithm != "offpac":

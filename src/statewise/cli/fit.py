@@ -25,7 +25,7 @@ from statewise.cli.propensities import estimated, propensities_as_json, read_log
 from statewise.data.augment import smooth
 from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset
-from statewise.presets import ALGORITHMS, PRESETS, preset
+from statewise.presets import ALGORITHMS, OWN, PRESETS, preset
 from statewise.runs import RunFolder
 from statewise.tracking.parquet import ParquetTracker
 from statewise.training import Result, Told, fit, usual_discount
@@ -78,7 +78,7 @@ def command(
     dataset, estimate = read_log(log, options, console)
     propensities = estimated(dataset, console) if estimate else None
     dataset = dataset if propensities is None else propensities.dataset
-    if discount is None and preset_name == "default":
+    if discount is None and preset_name in OWN:
         discount = usual_discount(dataset)
     config = preset(preset_name, algorithm, discount)
     if smoothing is not None:

@@ -17,7 +17,7 @@ from rich.text import Text
 from statewise.cli.options import finite, json_option, log_options
 from statewise.cli.propensities import read_log
 from statewise.improvement import Improvement, Plan, Stage, improve
-from statewise.presets import ALGORITHMS
+from statewise.presets import ALGORITHMS, OWN
 from statewise.settings import changed, read_settings
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -45,7 +45,10 @@ class _Duration(click.ParamType):
 @click.option("--algorithm", type=click.Choice([name for name in ALGORITHMS if name != "fitted-q"]), help="[opposd]")
 @click.option("--discount", type=click.FloatRange(0, 1, min_open=True), help="γ [default: chosen by the log].")
 @click.option("--seeds", type=click.IntRange(min=1), help=f"Runs to choose from [default: {Plan.seeds}].")
-@click.option("--updates", type=click.IntRange(min=1), help=f"Updates of the policy [default: {Plan.updates:,}].")
+@click.option(
+    "--preset", type=click.Choice(list(OWN)), help=f"[{Plan.preset}]; quick: a first look, in a third of the time."
+)
+@click.option("--updates", type=click.IntRange(min=1), help="Updates of the policy [default: the preset's].")
 @click.option("--time-budget", type=_Duration(), help="Such as 5m; learning stops when its share is used up.")
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file of these options and of [settings].")
 @log_options
