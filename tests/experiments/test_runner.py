@@ -283,3 +283,7 @@ def test_the_hard_example_on_the_command_line(tmp_path):
     assert "![The hard example" in (tmp_path / "results.md").read_text()
     for name in ("figure.png", "figure.svg", "manifest.json"):
         assert (tmp_path / "results" / "hard-example" / name).stat().st_size > 0
+    # a folder put together of parts that ran elsewhere has no manifest of its own
+    (tmp_path / "out" / "manifest.json").unlink()
+    assert CliRunner().invoke(command, [*arguments, "--no-run"]).exit_code == 0
+    assert records.manifest(tmp_path / "out")["study"]["name"] == "hard-example"

@@ -36,6 +36,7 @@ def command(
     What was run already is not run again: an interrupted run goes on, and parts may come from other machines (python -m
     statewise.experiments.run, which needs the learning libraries alone).
     """
+    from statewise.experiments import records
     from statewise.experiments.figures import write_figure
     from statewise.experiments.page import add_to_page, markdown, section
     from statewise.experiments.run import listed, run
@@ -50,6 +51,8 @@ def command(
     if not no_run:
         run(study, out, lambda words: click.echo(words, err=True))
     tables = tables_of(study, out)
+    if records.manifest(out) is None:  # a folder put together of parts that ran elsewhere
+        records.finish(out, study)
     write_tables(tables, out)
     write_figure(study, tables, out)
     write_text(out / "results.md", section(study, tables, out))

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def section(study: Study, tables: Tables, out: Path, folder: str = ".") -> str:
         "score": f"{study.unit}, {study.score_episodes} episodes a checkpoint" if study.cells else "exact",
         "machine": ", ".join(_said_by_jobs(study, out, "device")) or manifest.get("device"),
         "commit": ", ".join(_said_by_jobs(study, out, "commit")) or manifest.get("commit") or "not known",
-        "versions": ", ".join(f"{name} {version}" for name, version in manifest.get("versions", {}).items()),
+        "versions": "; ".join(_said_by_jobs(study, out, "versions")) or _listed(manifest.get("versions", {})),
     }
     lines = [f"## {study.title}", "", kind, "", *(f"- {name}: {value}" for name, value in facts.items()), ""]
     lines += [f"![{study.title}]({folder}/figure.svg)", ""]
@@ -125,5 +125,9 @@ def _said_by_jobs(study: Study, out: Path, name: str) -> list[str]:
         path = records.job_path(out, cell, method, seed).with_suffix(".json")
         said = json.loads(path.read_text(encoding="utf-8")).get(name) if path.is_file() else None
         if said is not None:
-            found[said] = None
+            found[_listed(said) if isinstance(said, dict) else said] = None
     return list(found)
+
+
+def _listed(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
