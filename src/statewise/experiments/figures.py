@@ -132,9 +132,9 @@ def _differences(study: Study, tables: Tables) -> Figure:
         names = [cell.name for cell in study.cells if cell.domain == domain]
         mine = pairs.filter(pl.col("cell").is_in(names))
         for place, line in enumerate(mine.iter_rows(named=True)):
-            low, high = (np.clip(line[end], -1e6, 1e6) for end in ("low", "high"))
             decided = line["low"] > 0 or line["high"] < 0
-            axis.plot([low, high], [place] * 2, color=COLOURS[0], linewidth=1.5)
+            if np.isfinite(line["low"]):  # one pair has no interval
+                axis.plot([line["low"], line["high"]], [place] * 2, color=COLOURS[0], linewidth=1.5)
             axis.plot(line["difference"], place, "o", color=COLOURS[0], markerfacecolor=None if decided else "white")
         axis.axvline(0, color="#888888", linewidth=0.8)
         axis.set_yticks(range(len(mine)), mine["cell"].to_list())
