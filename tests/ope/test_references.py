@@ -120,20 +120,17 @@ def reweighted(name, prepared, chances, weight):
 
 
 def plain_matrix(prepared, chances, rho, weight):
-    """M row by row: tests φ(s)c(a), c the constant 1 and every contrast, under π in the state and in the next one."""
+    """M from tests φ(s)c(a), c the constant 1 and every contrast, under π in the state and in the next one."""
     data, equations = prepared.dataset, prepared.equations
     codes = np.column_stack([np.ones(data.action_count), contrasts_of(data.action_count)])
-    phi, tests = equations.in_log_order(equations.here), []
-    for i in range(len(data)):
-        tests.append(np.outer(chances[i] @ codes, phi[i]).ravel())
-    fresh = np.average([tests[i] for i in data.starts[:-1]], axis=0, weights=weight)
-    total = np.zeros((len(fresh), phi.shape[1]))
-    for place, i in enumerate(equations.order):
-        onward = prepared.onward[i]
-        arrived = (onward * tests[i + 1] if onward else 0.0) + (1 - onward) * fresh
-        share = equations.weight[place] * weight[data.episode_of_step[i]]
-        total += share * np.outer(rho[place] * arrived - tests[i], phi[i])
-    return total
+    phi = equations.in_log_order(equations.here)
+    tests = np.einsum("na,ak,nr->nkr", chances, codes, phi).reshape(len(data), -1)
+    fresh = np.average(tests[data.starts[:-1]], axis=0, weights=weight)
+    onward = prepared.onward[:, None]
+    arrived = onward * np.append(tests[1:], tests[:1], axis=0) + (1 - onward) * fresh
+    share = equations.in_log_order(equations.weight) * weight[data.episode_of_step]
+    moved = equations.in_log_order(rho)[:, None] * arrived - tests
+    return (share[:, None] * moved).T @ phi
 
 
 def test_the_equations_hold_for_states_and_actions():
@@ -265,6 +262,9 @@ GOOD = Support(1.0, 1.0, 0.01, 0.0, 1.0, 0.5, ())
         ({"mass": 0.3}, "not identified", "mean 0.3"),
         ({"mass": float("nan")}, "not identified", "mean nan"),
         ({"imbalance": 0.04}, "weak", "misses its equations"),
+        ({"missed": 3.0}, "weak", "3.0 standard errors missing"),
+        ({"missed": 5.0}, "not identified", "where the rewards are"),
+        ({"leaning": 9.0}, "weak", "rests on it alone"),
         ({"negative": 0.3}, "not identified", "30 % of the state ratio is negative"),
     ],
 )

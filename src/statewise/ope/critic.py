@@ -16,6 +16,9 @@ from statewise.ope.prepared import Case
 from statewise.parts.ratio_closed_form import FOLDS
 
 RIDGE = 1e-4  # of features with second moment 1
+# Of the normal equations, which have the squares of 1 − γP: what changes slowly, as health does, has little there, and a
+# penalty fit for w takes it for noise. On HIV this is the difference between values 70 % too low and 11 % off.
+SLOW = 1e-6
 
 
 def state_values(
@@ -67,8 +70,8 @@ def _temporal_differences(
         # x' = γcφ' + (1 − γc)φ̄₀: what begins anew is no part of this episode's value
         matrix += equations.fixed[f] - solved.moved[f].T + np.outer(begins, fresh)
         earned += _sum(equations.here[a:b], carried[a:b] * reward[a:b])
-    # the normal equations, with the ratio's own λ: where the policy is far from the behaviour, G itself can be singular
-    normal = matrix.T @ matrix + (len(folds) / FOLDS) ** 2 * solved.regularisation * np.eye(len(matrix))
+    # the normal equations: where the policy is far from the behaviour, G itself can be singular
+    normal = matrix.T @ matrix + (len(folds) / FOLDS) ** 2 * SLOW * np.eye(len(matrix))
     return np.linalg.solve(normal, matrix.T @ earned)
 
 

@@ -178,7 +178,7 @@ def solve(
     sets = [moved - equations.fixed, *(_contrasted(equations, rho, one) for one in contrasts.T)]
     imbalance = FOLDS * np.concatenate(sets, axis=1)
     with jax.enable_x64(True):
-        regularisation, residual = map(float, _choose(equations.settings, imbalance, FOLDS * equations.mean))
+        regularisation, residual = map(float, _choose(equations.settings, jnp.asarray(imbalance), FOLDS * jnp.asarray(equations.mean)))
     regularisation /= FOLDS
     mean, total = equations.mean.sum(axis=0), imbalance.mean(axis=0)
     beta = np.linalg.solve(total.T @ total + regularisation * np.eye(len(mean)), mean)
@@ -272,9 +272,7 @@ def _tested(
     return here, (1 - equations.restart) * np.roll(here, -1, axis=1) + np.outer(fresh, equations.restart)
 
 
-def _fresh(
-    equations: Equations, contrast: Float[np.ndarray, " steps"] | None
-) -> Float[np.ndarray, "episodes rank"]:
+def _fresh(equations: Equations, contrast: Float[np.ndarray, " steps"] | None) -> Float[np.ndarray, "episodes rank"]:
     """κφ of the first states."""
     if contrast is None:
         return equations.initial
