@@ -2,22 +2,23 @@
 
 python benchmarks/scope_rl_peer.py LOGS OUT.json [--steps 500]
 
-It runs in an environment of its own, with `pip install torch==2.13.0 scope-rl==0.2.1` and nothing of this package. Only its
-estimators and its learners of weights and values are used, on arrays; its own data classes want a Gym environment.
+It runs in an environment of its own, with `pip install torch==2.13.0 scope-rl==0.2.1` (in this order, which brings
+d3rlpy 2.8.1) and nothing of this package. Only its estimators and its learners of weights and values are used, on
+arrays; its own data classes want a Gym environment.
 
 Each log is an npz file of rectangular episodes, flattened as SCOPE-RL takes them: `state` (standardised), `action`,
 `reward`, `pscore`, `target` (probabilities of the policy to be evaluated), `steps`, `gamma`.
 
-Every call is made in each way that may be best for it, and the caller keeps the best afterwards, with the truth at hand:
+Every call is made in each way that may be best for it, and the caller keeps the best afterwards, the truth at hand:
 
 - weights by minimax weight learning and by its DICE, values by minimax value learning and by its DICE, all with its own
   networks; the kernel's bandwidth is the median distance between states. Minimax weights are learned with
   `regularization_weight=-1`: by default SCOPE-RL subtracts the constraint that their mean is 1 from the loss instead of
   adding it, and they fall to 0;
-- `n_step_pdis` 0 and 1, and for state weights also w(s)ρ in place of w(s): at 0 SCOPE-RL leaves ρ out altogether, at 1 it
-  takes w one step too early;
-- the discounted sum that it computes, and the mean of wr over rows times 1/(1 − γ), which is what its weights are for: they
-  are learned on rows drawn uniformly in time.
+- `n_step_pdis` 0 and 1, and for state weights also w(s)ρ in place of w(s): at 0 SCOPE-RL leaves ρ out altogether, at 1
+  it takes w one step too early;
+- the discounted sum that it computes, and the mean of wr over rows times 1/(1 − γ), which is what its weights are for:
+  they are learned on rows drawn uniformly in time.
 
 Its estimators are called directly, so that the last step's reward, which its data class drops by default, is kept.
 """

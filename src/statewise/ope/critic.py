@@ -16,8 +16,8 @@ from statewise.ope.prepared import Case
 from statewise.parts.ratio_closed_form import FOLDS
 
 RIDGE = 1e-4  # of features with second moment 1
-# Of the normal equations, which have the squares of 1 − γP: what changes slowly, as health does, has little there, and a
-# penalty fit for w takes it for noise. On HIV this is the difference between values 70 % too low and 11 % off.
+# Of the normal equations, which have the squares of 1 − γP: what changes slowly, as health does, has little there, and
+# a penalty fit for w takes it for noise. On HIV this is the difference between values 70 % too low and 11 % off.
 SLOW = 1e-6
 
 

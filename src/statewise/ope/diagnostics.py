@@ -15,9 +15,9 @@ an estimate is *weak* (read it as an order of magnitude), beyond its second *not
   CartPole, logs of 100 to 2,000 episodes, policies of all distances: beyond the second bounds estimates were off by a
   quarter to three quarters and far outside their intervals; within the first they were inside.
 - A state ratio that misses its equations just where this reward's value changes: little of all tests, much of the
-  estimate. A critic tells how much. Measured on HIV, where health changes slowly: the ratio stays near 1, all else looks
-  well, and estimates are 40 to 70 % too low; the critic finds 2 to 20 standard errors missing. A doubly robust estimate
-  has them, but where they are many it rests on the critic alone, whose own error no interval holds.
+  estimate. A critic tells how much. Measured on HIV, where health changes slowly: the ratio stays near 1, all else
+  looks well, and estimates are 40 to 70 % too low; the critic finds 2 to 20 standard errors missing. A doubly robust
+  estimate has them, but where they are many it rests on the critic alone, whose own error no interval holds.
 """
 
 from __future__ import annotations
@@ -120,13 +120,14 @@ def verdict_of(support: Support, episodes: int) -> tuple[Verdict, str]:
         (
             support.missed,
             MISSED,
-            f"a critic finds {support.missed:.1f} standard errors missing: the state ratio does not follow the policy to "
-            "where the rewards are",
+            f"a critic finds {support.missed:.1f} standard errors missing: the state ratio does not follow the policy "
+            "to where the rewards are",
         ),
         (
             support.leaning,
             LEANING,
-            f"the critic corrects the state ratio by {support.leaning:.1f} standard errors: the estimate rests on it alone",
+            f"the critic corrects the state ratio by {support.leaning:.1f} standard errors: the estimate rests on it "
+            "alone",
         ),
         (
             skewness,

@@ -178,8 +178,8 @@ def solve(
     sets = [moved - equations.fixed, *(_contrasted(equations, rho, one) for one in contrasts.T)]
     imbalance = FOLDS * np.concatenate(sets, axis=1)
     with jax.enable_x64(True):
-        regularisation, residual = map(float, _choose(equations.settings, jnp.asarray(imbalance), FOLDS * jnp.asarray(equations.mean)))
-    regularisation /= FOLDS
+        chosen, left = _choose(equations.settings, jnp.asarray(imbalance), FOLDS * jnp.asarray(equations.mean))
+        regularisation, residual = float(chosen) / FOLDS, float(left)
     mean, total = equations.mean.sum(axis=0), imbalance.mean(axis=0)
     beta = np.linalg.solve(total.T @ total + regularisation * np.eye(len(mean)), mean)
     scale = float(mean @ beta)
@@ -262,7 +262,7 @@ def pull(
 def _tested(
     equations: Equations, contrast: Float[np.ndarray, " steps"] | None, vectors: Float[np.ndarray, "rank two"]
 ) -> tuple[Float[np.ndarray, "two steps"], Float[np.ndarray, "two steps"]]:
-    """Tests of the state that a row is in and of the one it arrives at, times vectors; `None`: tests of states alone."""
+    """Tests of the state that a row is in and of the one it arrives at, times vectors; `None`: of states alone."""
     here = (equations.here @ vectors).astype(np.float64).T
     if contrast is None:
         arrived = (equations.arrived @ vectors).astype(np.float64).T

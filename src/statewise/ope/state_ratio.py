@@ -29,9 +29,10 @@ def state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
 
 
 def missed(case: Case, rewards: Float[np.ndarray, " steps"], found: Quotient) -> float:
-    """|V̂(s₀) + Σᵢ γᵗ wᵢ (ρᵢ γc V̂(s'ᵢ) − V̂(sᵢ))| in standard errors: what w leaves of its equations, tested by V̂ alone.
+    """|V̂(s₀) + Σᵢ γᵗ wᵢ (ρᵢ γc V̂(s'ᵢ) − V̂(sᵢ))| in standard errors: what w leaves of its equations, tested by V̂.
 
-    With many episodes a standard error is so little that nobody minds several: it counts as `TRIFLE` of the value at least.
+    With many episodes a standard error is so little that nobody minds several: it counts as `TRIFLE` of the value at
+    least.
     """
     log = case.prepared
     values, following = state_values(case, rewards)
