@@ -8,14 +8,13 @@ DEMO := runs/demo
 # Compiled JAX programs are kept here between runs.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: demo test check clean browser
+.PHONY: demo test check docs clean browser
 
 demo: $(SET_UP)
 	@mkdir -p $(DEMO)
 	$(BIN)/statewise collect cartpole --episodes 500 --seed 0 --out $(DEMO)/cartpole.parquet
 	$(BIN)/statewise inspect $(DEMO)/cartpole.parquet
-	$(BIN)/statewise fit $(DEMO)/cartpole.parquet --out $(DEMO)/run
-	$(BIN)/statewise score $(DEMO)/run --domain cartpole
+	$(BIN)/statewise improve $(DEMO)/cartpole.parquet --time-budget 170s --out $(DEMO)/run
 
 test: $(SET_UP_DEV) check browser
 	$(BIN)/pytest -n 2
@@ -25,6 +24,10 @@ check: $(SET_UP_DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
+
+# The site, in build/site; strictly: a broken link or a name that no longer exists is an error.
+docs: $(SET_UP_DEV)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The report is tested in a real browser where there is one, or one can be installed; this never fails the tests.
 browser:

@@ -63,7 +63,9 @@ def config_with(estimator: ClosedForm | RatioNetwork) -> OPPOSD:
     return OPPOSD(
         discount=1.0,
         ratio=estimator,
-        critic=Critic(hidden=(32,), learning_rate=1e-3, terminal_weight=0.0, target_rate=1.0),
+        critic=Critic(
+            hidden=(32,), learning_rate=1e-3, discount=1.0, batch=5000, members=1, terminal_weight=0.0, target_rate=1.0
+        ),
         actor=Actor(hidden=(32,), learning_rate=1e-3, decay=False, entropy=0.01, anchor=Anchor(weight=0.0)),
     )
 

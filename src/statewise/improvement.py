@@ -12,6 +12,7 @@ run/                    the run of the first algorithm: manifest, metrics, check
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,14 +26,14 @@ from statewise.files import write_text
 from statewise.ope.gate import Decision, gate
 from statewise.ope.intervals import standard_error
 from statewise.ope.select import Selection, select
-from statewise.presets import preset
+from statewise.presets import ALGORITHMS, preset
 from statewise.report.content import ReportContent, to_json
 from statewise.report.decided import Candidate, decided
 from statewise.report.gather import DECISION, curves_of
 from statewise.report.page import render
 from statewise.runs import RunFolder
-from statewise.settings import changed
-from statewise.training import Told, fit
+from statewise.settings import SettingsError, changed
+from statewise.training import Config, Told, fit
 
 PARTS = (0.6, 0.2)  # to learn from, to choose by; the rest judges
 BESIDE = ("offpac", "behaviour-cloning")  # what the first algorithm is compared with
@@ -54,6 +55,23 @@ class Plan:
     seed: int = 0  # of the split, and of the first run
     settings: Mapping[str, Any] = field(default_factory=dict)  # changes to the algorithm's settings, by name
 
+    def __post_init__(self) -> None:
+        for name, wanted, holds in (
+            (
+                "discount",
+                "a number above 0 and 1 at most",
+                self.discount is None or _between(self.discount, 0.0, 1.0, 1.0),
+            ),
+            ("algorithm", f"one of {', '.join(ALGORITHMS)}", self.algorithm in ALGORITHMS),
+            ("seeds", "1 or more", self.seeds >= 1),
+            ("updates", "1 or more", self.updates >= 1),
+            ("time_budget", "seconds, above 0", self.time_budget is None or _between(self.time_budget, 0.0, math.inf)),
+            ("level", "a number between 0 and 1", _between(self.level, 0.0, 1.0)),
+            ("seed", "0 or more", self.seed >= 0),
+        ):
+            if not holds:
+                raise SettingsError(f"'{name}' is {getattr(self, name)!r}, but should be {wanted}")
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -74,6 +92,7 @@ class Improvement:
     algorithm: str
     content: ReportContent
     folder: Path
+    stopped: tuple[str, ...] = ()  # the algorithms whose learning the time budget cut short
 
     @property
     def policy(self) -> Any:
@@ -107,10 +126,12 @@ def improve(
     """
     plan = Plan() if plan is None else plan
     plan = replace(plan, discount=usual_discount(log) if plan.discount is None else plan.discount)
+    configs = _configs(plan)
+    RunFolder.create(out)  # what cannot be written is found out before anything is learned
     deadline = None if plan.time_budget is None else time.monotonic() + LEARNING * plan.time_budget
     parts = log.split(*PARTS, seed=plan.seed)
     learn, choose, judge = (_with_propensities(part, plan, progress) for part in parts)
-    runs = _learn(_log(learn), plan, Path(out), deadline, progress)
+    runs, stopped = _learn(_log(learn), configs, plan, Path(out), deadline, progress)
     candidates = {name: _select(name, run, choose, judge, plan, progress) for name, run in runs.items()}
     best = _best(candidates, _log(choose), plan)
     progress(Stage("judging", 0, 1))
@@ -118,8 +139,16 @@ def improve(
     progress(Stage("judging", 1, 1))
     rows = tuple(Candidate(name, chosen, name == best) for name, chosen in candidates.items())
     curves = tuple(curve for name, run in runs.items() for curve in curves_of(run, name))
-    content = decided(decision, rows, log=log, judge=judge, curves=curves, settings=_settings(plan, parts))
-    improvement = Improvement(decision, candidates[best], best, content, Path(out))
+    content = decided(
+        decision,
+        rows,
+        log=log,
+        judge=judge,
+        curves=curves,
+        settings=_settings(plan, parts),
+        notes=tuple(f"The time budget stopped learning by {name} after {words}." for name, words in stopped.items()),
+    )
+    improvement = Improvement(decision, candidates[best], best, content, Path(out), tuple(stopped))
     _write(improvement, runs[plan.algorithm])
     return improvement
 
@@ -137,33 +166,46 @@ def _log(part: Dataset | Propensities) -> Dataset:
     return part.dataset if isinstance(part, Propensities) else part
 
 
-def _learn(
-    learn: Dataset, plan: Plan, out: Path, deadline: float | None, progress: Callable[[Stage], None]
-) -> dict[str, RunFolder]:
-    """Every algorithm's run, the first one's in the folder itself."""
+def _configs(plan: Plan) -> dict[str, Config]:
+    """The settings of every algorithm, the plan's own first."""
     names = [plan.algorithm, *(name for name in BESIDE if name != plan.algorithm)]
+    configs = {name: preset("default", name, plan.discount) for name in names}
+    return configs | {plan.algorithm: changed(configs[plan.algorithm], plan.settings, "settings.")}
+
+
+def _learn(
+    learn: Dataset,
+    configs: Mapping[str, Config],
+    plan: Plan,
+    out: Path,
+    deadline: float | None,
+    progress: Callable[[Stage], None],
+) -> tuple[dict[str, RunFolder], dict[str, str]]:
+    """Every algorithm's run, the first one's in the folder itself; and how far those came that had to stop."""
     began = time.monotonic()
-    runs = {}
-    for i, name in enumerate(names):
+    runs, stopped = {}, {}
+    for i, (name, config) in enumerate(configs.items()):
         first = name == plan.algorithm
         folder = out if first else out / "beside" / name
-        config = preset("default", name, plan.discount)
-        config = changed(config, plan.settings) if first else config
         # the first algorithm gets two thirds of the time, and what it leaves goes to the others
         part = None if deadline is None else began + (deadline - began) * (2 / 3 if i == 0 else 1)
 
         def told(told: Told, name: str = name, part: float | None = part) -> None:
-            progress(Stage(f"learning by {name}", told.update, told.updates, f"V̂(s₀) {told.value:.4g}"))
-            if part is not None and time.monotonic() > part and told.update < told.updates:
-                raise _OutOfTime
+            # NaN says that the algorithm has no critic
+            words = "" if math.isnan(told.value) else f"V̂(s₀) {told.value:.4g}"
+            late = part is not None and time.monotonic() > part and told.update < told.updates
+            words = "stopped by the time budget" if late else words
+            progress(Stage(f"learning by {name}", told.update, told.updates, words))
+            if late:
+                raise _OutOfTime(f"{told.update:,} of {told.updates:,} updates")
 
         seeds = range(plan.seed, plan.seed + (plan.seeds if first else 1))
         try:
             fit(learn, config, seeds=tuple(seeds), updates=plan.updates, out=folder, progress=told)
-        except _OutOfTime:
-            progress(Stage(f"learning by {name}", 1, 1, "stopped by the time budget"))
+        except _OutOfTime as out_of_time:
+            stopped[name] = str(out_of_time)
         runs[name] = RunFolder.open(folder)
-    return runs
+    return runs, stopped
 
 
 def _select(
@@ -191,6 +233,12 @@ def _best(candidates: Mapping[str, Selection], choose: Dataset, plan: Plan) -> s
         if score.identified and score.value - first.value > bar * error and score.low > scores[best].low:
             best = name
     return best
+
+
+def _between(number: Any, low: float, high: float, most: float | None = None) -> bool:
+    """Above `low` and below `high`, or `most` itself."""
+    known = isinstance(number, int | float) and not isinstance(number, bool)
+    return known and (low < number < high or number == most)
 
 
 def _settings(plan: Plan, parts: tuple[Dataset, ...]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class RunFolder:
         folder = cls(path)
         if folder.path.exists() and not folder.path.is_dir():
             raise RunError(f"{path}: there is a file of that name")
-        if folder.path.is_dir() and any(folder.path.iterdir()) and not folder.exists():
+        if folder.path.is_dir() and not folder.exists() and not all(map(_begun, folder.path.iterdir())):
             raise RunError(f"{path}: the folder holds other things; give an empty one")
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
         return folder
@@ -139,6 +139,11 @@ class RunFolder:
     def _write_arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         with written_whole(self.path / name) as part, part.open("wb") as file:
             np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def _begun(path: Path) -> bool:
+    """Whether it is all that a run leaves which was stopped before its manifest was written."""
+    return path.name.endswith(".part") or (path.name == "checkpoints" and not any(path.iterdir()))
 
 
 def provenance() -> dict[str, Any]:

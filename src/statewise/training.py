@@ -169,7 +169,9 @@ class _Loop:
             like = () if trees else eqx.filter_eval_shape(begin, self.config, self.data, self.keys)
             resumed = self.folder.read_state(like)
             if resumed is not None:
-                self.metrics, self.checkpoints = self.folder.metrics(), self.folder.policies()
+                # what was written after that state, before the run was stopped, will come again
+                self.metrics = {name: values[:, : resumed[0]] for name, values in self.folder.metrics().items()}
+                self.checkpoints = {at: one for at, one in self.folder.policies().items() if at[1] <= resumed[0]}
                 if trees:  # the policies are all there is to go on from
                     return resumed[0], tuple(self.checkpoints[seed, resumed[0]] for seed in self.seeds)
                 return resumed
@@ -242,16 +244,20 @@ def begin(config: Config, data: Any, keys: Key[Array, " seeds"]) -> Any:
 def stretch(
     config: Config, data: Any, state: Any, keys: Key[Array, " seeds"], done: Array, count: int
 ) -> tuple[Any, Metrics]:
-    """`count` updates of every seed; the random numbers of an update depend on its seed and number alone."""
+    """`count` updates of every seed."""
+    return over_seeds(lambda state, key: several_updates(config, data, state, key, done, count))(state, keys)
+
+
+def several_updates(
+    config: Config, data: Any, state: Any, key: Key[Array, ""], done: Array, count: int
+) -> tuple[Any, Metrics]:
+    """`count` updates of one seed; the random numbers of an update depend on its seed and number alone."""
     update = ALGORITHMS[type(config)].update
 
-    def one_seed(state: Any, key: Key[Array, ""]) -> tuple[Any, Metrics]:
-        def step(state: Any, number: Array) -> tuple[Any, Metrics]:
-            return update(config, data, state, jax.random.fold_in(key_for(key, "updates"), number))
+    def step(state: Any, number: Array) -> tuple[Any, Metrics]:
+        return update(config, data, state, jax.random.fold_in(key_for(key, "updates"), number))
 
-        return jax.lax.scan(step, state, done + jnp.arange(count))
-
-    return over_seeds(one_seed)(state, keys)
+    return jax.lax.scan(step, state, done + jnp.arange(count))
 
 
 def over_seeds(one_seed: Callable) -> Callable:

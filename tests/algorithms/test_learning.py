@@ -15,6 +15,7 @@ from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
+from statewise.ops.networks import members
 from statewise.parts import ratio
 from statewise.parts.actor import Actor
 from statewise.parts.critic import Critic
@@ -128,6 +129,16 @@ def test_seeds_together_learn_what_each_learns_alone(data, whole):
         np.testing.assert_allclose(alone.metrics["value"][0], whole.metrics["value"][i], rtol=1e-4)
 
 
+def test_mapped_seeds_learn_what_seeds_in_turn_learn(data, monkeypatch):
+    """Whichever way the device asks for; other stretches, so that each way is compiled."""
+    in_turn = fit(data, **RUN | {"checkpoint_every": 5}, updates=10)
+    monkeypatch.setattr(training, "over_seeds", jax.vmap)
+    mapped = fit(data, **RUN | {"checkpoint_every": 10}, updates=10)
+    for one, other in zip(in_turn.policies, mapped.policies, strict=True):
+        for got, expected in zip(leaves(one), leaves(other), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_seeds_draw_different_rows(offpac):
     """Without a ratio the heaviest row's share of the weight tells how many rows were drawn, and nothing else."""
     one, other = (run.metrics["ratio_largest"] for run in offpac.values())
@@ -211,7 +222,9 @@ def test_folder_with_other_things_is_refused(data, tmp_path):
 
 
 def huge_critic(state):
-    return eqx.tree_at(lambda s: s.critic.learned.network.weights[0], state, replace_fn=lambda leaf: leaf * 1e30)
+    return eqx.tree_at(
+        lambda s: members(s.critic.learned.network)[0].weights[0], state, replace_fn=lambda leaf: leaf * 1e30
+    )
 
 
 def huge_momentum(state):

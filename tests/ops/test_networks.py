@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from statewise.ops.keys import key_for
-from statewise.ops.networks import initial_network
+from statewise.ops.networks import Least, initial_network, members
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +64,12 @@ def test_outputs_first_is_the_same_in_another_order(outputs):
     expected = np.stack([[np.asarray(network(one)) for one in row] for row in inputs])
     np.testing.assert_allclose(network(inputs), expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(network.outputs_first(inputs), np.moveaxis(expected, -1, 0), rtol=1e-5, atol=1e-6)
+
+
+def test_least_of_several_networks_is_the_smallest_of_their_outputs():
+    one, other = (initial_network(jax.random.key(seed), (3, 8, 2)) for seed in (0, 1))
+    inputs = jax.random.normal(jax.random.key(2), (50, 3))
+    both = Least((one, other))
+    np.testing.assert_array_equal(both(inputs), np.minimum(one(inputs), other(inputs)))
+    assert members(both) == (one, other)
+    assert members(one) == (one,)

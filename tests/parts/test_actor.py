@@ -92,7 +92,8 @@ def test_gradient_is_the_policy_gradient(double_precision, discount, termination
     visits = mdp.occupancy(behaviour, discount)
     ratio = mdp.ratio(policy, behaviour, discount)
     log = device_log(make([2, 2]), discount)
-    log = eqx.tree_at(lambda log: (log.discount, log.scale), log, (jnp.asarray(discount), jnp.asarray(1.0)))
+    exact = jnp.asarray(discount), jnp.asarray(1.0), jnp.array([-jnp.inf, jnp.inf])
+    log = eqx.tree_at(lambda log: (log.value_discount, log.scale, log.value_bounds), log, exact)
     values = linear(mdp.state_values(policy, discount)[:, None])
     batch = Batch(rows, action_ratio(linear(logits), rows), jnp.asarray(chance))
     advantage = critic.advantages(Critic(), values, batch, log, baseline)
@@ -179,6 +180,24 @@ def test_gain_is_climbed(given, clip):
     norm = math.sqrt(sum((slope**2).sum() for slope in expected))
     assert float(report.gradient_norm) == pytest.approx(norm, rel=1e-4)
     assert gain(moved) > gain(policy)
+
+
+def test_a_policy_never_learns_from_columns_that_it_may_not_see(given):
+    """Its gradient is that of the same policy on observations without them."""
+    rows, policy, _, weight, advantage = given
+    settings = replace(PLAIN, features=(0,))
+    blind = actor.seeing(settings, policy)
+    hidden = np.asarray(blind.weights[0])[1:]
+    assert (hidden == 0).all()
+    assert hidden.size > 0
+    gradient, moved, _ = ascended(settings, blind, rows, weight, advantage)
+    masked = eqx.tree_at(lambda rows: rows.state, rows, rows.state.at[:, 1:].set(0.0))
+    plain, _, _ = ascended(PLAIN, blind, masked, weight, advantage)
+    assert_gradient(gradient, [np.asarray(leaf) for leaf in jax.tree.leaves(plain)])
+    assert (np.asarray(moved.weights[0])[1:] == 0).all()
+    assert np.abs(np.asarray(moved.weights[0] - blind.weights[0])[0]).max() > 0
+    with pytest.raises(ValueError, match=r"actor.features: \[99\] are not columns"):
+        actor.seeing(replace(PLAIN, features=(99,)), policy)
 
 
 def test_clip_changes_the_gradient(given):
@@ -314,3 +333,11 @@ def test_clone_takes_the_logged_actions_as_often_as_the_behaviour():
     shares = np.array([np.bincount(data.actions[state == s], minlength=ACTIONS) / (state == s).sum() for s in range(5)])
     assert np.abs(shares - 1 / 3).max() > 0.3
     np.testing.assert_allclose(got, shares, atol=0.03)
+
+
+def test_clone_is_blind_to_what_the_policy_may_not_see():
+    data = collect_tabular(TabularMDP.random(STATES, ACTIONS, seed=8), np.eye(ACTIONS)[[0, 1, 2, 0, 1]], 20, 5, seed=0)
+    settings = Actor(hidden=(4,), features=(1, 3), clone_steps=5, clone_batch=50)
+    clone = jax.jit(lambda key: actor.clone(settings, STATES, ACTIONS, device_log(data, 1.0), key))(jax.random.key(0))
+    seen = np.abs(np.asarray(clone.weights[0])).max(axis=1) > 0
+    assert seen.tolist() == [False, True, False, True, False]

@@ -1,5 +1,6 @@
 """The critic's λ-returns against sums written out from the log, and its fit against exact values."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -12,9 +13,10 @@ from statewise.data.augment import pad
 from statewise.data.device import device_log
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
-from statewise.ops.networks import Network, initial_network
+from statewise.ops.networks import Least, Network, initial_network, members
 from statewise.parts import critic
 from statewise.parts.critic import Critic
+from statewise.parts.learned import start
 
 DISCOUNT, SCALE = 0.9, 2.5
 
@@ -160,7 +162,8 @@ def test_undiscounted_values_look_ahead_no_further_than_the_log_teaches():
     network = jax.tree.map(
         jnp.ones_like, critic.initial(Critic(hidden=()), log.rows.features, jax.random.key(1)).network
     )
-    expected = batch.rows.reward + 0.5 * batch.rows.onward * network(batch.rows.next_state)[:, 0]
+    following = np.clip(network(batch.rows.next_state)[:, 0], *log.value_bounds)
+    expected = batch.rows.reward + 0.5 * batch.rows.onward * following
     np.testing.assert_allclose(critic.action_values(Critic(), network, batch, log), expected, rtol=1e-6)
 
 
@@ -171,3 +174,38 @@ def test_batches_of_whole_episodes_hold_about_as_many_rows_as_asked_for():
     real = np.asarray(batch.weight > 0).reshape(20, -1).sum(axis=1)
     assert abs(real.mean() - 600) < 4 * real.std() / np.sqrt(20) + 10
     assert real.min() > 350
+
+
+def test_two_critics_that_start_alike_learn_what_one_does():
+    settings = Critic(hidden=(8,), batch=50, members=1)
+    log = device_log(make([6, 9, 4]), 0.9)
+    single = critic.initial(settings, log.rows.features, jax.random.key(0))
+    twice = Least((single.network, single.network))
+    double = critic.Value(start(twice, critic.optimiser(settings)), twice)
+    for value in (single, double):
+        learned, _ = critic.fit(settings, value, None, log, 20, jax.random.key(1))
+        expected = learned.network if value is single else expected
+        for member in members(learned.network):
+            jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), member, expected)
+
+
+def test_the_least_of_two_values_is_bootstrapped_from():
+    log = device_log(make([6, 9, 4]), 0.9)
+    one, other = (initial_network(jax.random.key(seed), (log.rows.features, 8, 1)) for seed in (0, 1))
+    batch = critic.draw(Critic(), None, log, jax.random.key(2), 40)
+    found = critic.action_values(Critic(), Least((one, other)), batch, log)
+    each = [critic.action_values(Critic(), network, batch, log) for network in (one, other)]
+    np.testing.assert_allclose(found, np.minimum(*each), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("rewards", "expected"), [((0.5, 2.0), (0.0, 20.0)), ((-1.0, 0.0), (-10.0, 0.0))])
+def test_values_stay_within_what_rewards_can_come_to(rewards, expected):
+    data = make([3, 4])
+    data = replace(data, rewards=np.linspace(*rewards, len(data)))
+    log = device_log(data, 0.9)
+    np.testing.assert_allclose(log.value_bounds, expected, rtol=1e-5)
+    far = Network((jnp.zeros((log.rows.features, 1)),), (jnp.array([1e6]),))
+    batch = critic.draw(Critic(), None, log, jax.random.key(0), 40)
+    most = batch.rows.reward + 0.9 * batch.rows.onward * expected[1]
+    np.testing.assert_allclose(critic.action_values(Critic(), far, batch, log), most, rtol=1e-5)
+    assert np.isinf(device_log(data, 1.0).value_bounds).any()

@@ -28,14 +28,14 @@ class OffPAC:
     """Settings; `variant` tells whether a discount below 1 also draws rows by d̂_γ (`full`) or all alike."""
 
     discount: float = 0.98
-    variant: Literal["full", "average"] = "full"
+    variant: Literal["full", "average"] = "average"
     critic: Critic = field(default_factory=Critic)
     actor: Actor = field(default_factory=Actor)
     scale_values: bool = True  # the critic works in units of the log's returns
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
     smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are tried so often, and lead nowhere
     emphasis: Emphasis | None = None  # ACE: rows, drawn all alike, weighed by their emphasis
-    updates: int = 3000
+    updates: int = 2000
 
 
 class Prepared(eqx.Module):

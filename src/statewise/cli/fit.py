@@ -18,9 +18,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from statewise.algorithms.offpac import OffPAC
+from statewise.algorithms.opposd import OPPOSD
 from statewise.cli.options import json_option, log_options, needs
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
-from statewise.data.augment import reward_shift
+from statewise.data.augment import smooth
 from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset
 from statewise.presets import ALGORITHMS, PRESETS, preset
@@ -80,10 +82,12 @@ def command(
         discount = usual_discount(dataset)
     config = preset(preset_name, algorithm, discount)
     if smoothing is not None:
+        if not isinstance(config, OPPOSD | OffPAC):
+            raise click.UsageError(f"--smooth is for opposd and offpac, not for {algorithm}.")
         config = replace(config, smoothing=smoothing)
-        shift = reward_shift(dataset)
+        shift = smooth(dataset, smoothing, horizon=config.horizon).reward_shift
         if shift > 0:
-            told = f"rewards are raised by {shift:.4g}, so that nothing is worse than leaving the log; "
+            told = f"rewards are raised by {shift:.4g}, so that none is below the absorbing state's 0; "
             console.print(Text.assemble(("note  ", "bold yellow"), told + "the critic's values include that"))
     started = time.perf_counter()
     with (
@@ -201,6 +205,6 @@ def _report(
     console.print(Text(f"Wrote {out}: {len(result.checkpoints)} checkpoints, {seconds:.0f} s"))
 
 
-def _or_none(number: float) -> float | None:
+def _or_none(number: Any) -> float | None:
     """NaN stands for what an algorithm does not have."""
     return None if math.isnan(number) else float(number)

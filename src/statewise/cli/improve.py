@@ -14,13 +14,14 @@ from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from statewise.cli.options import json_option, log_options
+from statewise.cli.options import finite, json_option, log_options
 from statewise.cli.propensities import read_log
 from statewise.improvement import Improvement, Plan, Stage, improve
 from statewise.presets import ALGORITHMS
 from statewise.settings import changed, read_settings
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+LINES = 10  # at most, of each stage of learning
 COLOURS = {"deploy": "green", "do not deploy": "red", "collect more data": "yellow"}
 
 
@@ -70,10 +71,10 @@ def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **o
 
 
 class _Watch:
-    """A bar for what is being done now; a line for each stage where there is no terminal."""
+    """A bar for what is being done now; where there is no terminal, a line for each tenth of learning."""
 
     def __init__(self, console: Console):
-        self.console, self.stage = console, ""
+        self.console, self.stage, self.tenth = console, "", 0
         parts = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         self.bar = Progress(*parts, console=console, transient=True, disable=not console.is_terminal)
 
@@ -87,10 +88,12 @@ class _Watch:
 
     def told(self, stage: Stage) -> None:
         if stage.name != self.stage:
-            self.stage = stage.name
+            self.stage, self.tenth = stage.name, 0
             self.bar.reset(self.task, total=stage.total)
         self.bar.update(self.task, completed=stage.done, total=stage.total, description=stage.name)
-        if not self.console.is_terminal and (stage.done in (0, stage.total) or stage.name.startswith("learning")):
+        tenth = (LINES if stage.name.startswith("learning") else 1) * stage.done // stage.total
+        if not self.console.is_terminal and tenth > self.tenth:
+            self.tenth = tenth
             self.console.print(f"{stage.name}: {stage.done:,} of {stage.total:,}  {stage.words}".rstrip())
 
 
@@ -102,19 +105,22 @@ def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
         gain = {"difference": decision.difference, "low": decision.low, "high": decision.high}
         click.echo(
             json.dumps(
-                {
-                    "answer": decision.answer,
-                    "because": decision.reason,
-                    "policy": {"file": str(improvement.policy_file), "verdict": told.verdict, **numbers},
-                    "current": decision.behaviour.value,
-                    "gain": gain if told.identified else None,
-                    "episodes_needed": decision.episodes_needed,
-                    "algorithm": improvement.algorithm,
-                    "seed": improvement.selection.seed,
-                    "update": improvement.selection.update,
-                    "report": str(improvement.report),
-                    "seconds": seconds,
-                }
+                finite(
+                    {
+                        "answer": decision.answer,
+                        "because": decision.reason,
+                        "policy": {"file": str(improvement.policy_file), "verdict": told.verdict, **numbers},
+                        "current": decision.behaviour.value,
+                        "gain": gain if told.identified else None,
+                        "episodes_needed": decision.episodes_needed,
+                        "algorithm": improvement.algorithm,
+                        "seed": improvement.selection.seed,
+                        "update": improvement.selection.update,
+                        "stopped_by_time": improvement.stopped,
+                        "report": str(improvement.report),
+                        "seconds": seconds,
+                    }
+                )
             )
         )
         return
@@ -130,4 +136,9 @@ def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
     console.print(Text(f"  new policy  {worth}"))
     console.print(Text(f"  report      {improvement.report}"))
     console.print(Text(f"  policy      {improvement.policy_file}"))
+    if improvement.stopped:
+        names = ", ".join(improvement.stopped)
+        console.print(
+            Text(f"  The time budget stopped learning by {names}; the same command without it goes on there.")
+        )
     console.print(Text(f"  {seconds:.0f} s"))

@@ -20,6 +20,7 @@ COMMANDS = {
     "improve": "From a log to a decision: learn, choose, judge, report.",
     "inspect": "Check a log and say what it holds.",
     "report": "Write a run's report: one page, the answer first.",
+    "reproduce": "Run the paper's experiments again.",
     "score": "Play a run's policies in a simulator.",
     "serve": "Answer over HTTP what a policy does.",
 }
@@ -34,7 +35,9 @@ class LazyGroup(click.Group):
             near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             ctx.fail(f"there is no command '{cmd_name}'.{hint}")
-        return import_module(f"statewise.cli.{cmd_name}").command
+        found = import_module(f"statewise.cli.{cmd_name}").command
+        found.name = cmd_name  # every module calls its own `command`
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -57,7 +60,7 @@ def main() -> None:
     except click.Abort:
         click.echo("Stopped.", err=True)
         sys.exit(130)
-    except (click.ClickException, ValueError, OSError, ImportError) as error:
+    except (click.ClickException, ValueError, OSError, ImportError, ArithmeticError) as error:
         click.echo(f"Error: {_sentence(error)}", err=True)
         sys.exit(2)
 

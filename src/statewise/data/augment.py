@@ -88,7 +88,7 @@ def smooth(dataset: Dataset, epsilon: float, seed: int = 0, horizon: int | None 
     # one row in the absorbing state at least, which says that nothing is earned after the last decision
     total = np.where(absorbed, np.maximum(longest, kept + 1), dataset.lengths)
 
-    shift = reward_shift(dataset)
+    shift = _shift(dataset)
     leaving = dataset.starts[:-1][absorbed] + left_at[absorbed]
     smoothed = np.where(choices > 0, 1 - epsilon, 1.0)
     per_choice = epsilon / np.maximum(choices, 1)
@@ -127,7 +127,7 @@ def seen_by_policy(dataset: Dataset) -> Float[np.ndarray, "steps seen"]:
     return dataset.observations[:, :-1] if dataset.observation_names[-1] == ABSORBED else dataset.observations
 
 
-def reward_shift(dataset: Dataset) -> float:
+def _shift(dataset: Dataset) -> float:
     """What must be added so that no reward is below the absorbing state's 0."""
     shift = max(0.0, -float(dataset.rewards.min()))
     if shift > 0 and (dataset.terminated.any() or dataset.live is not None):

@@ -77,6 +77,7 @@ class DeviceLog(eqx.Module):
     lengths: Int[Array, " episodes"]
     terminal: Int[Array, " terminated"]  # the last rows of the episodes that the world ended
     discount: Float[Array, ""]
+    value_bounds: Float[Array, "2"]  # what rewards such as the log's can come to, at the least and at the most
     value_discount: Float[Array, ""]  # what values bootstrap with: the discount, or less where that is 1
     scale: Float[Array, ""]  # of the values that returns take in the log; 1 leaves rewards as they are
     first_share: Float[Array, ""]  # P(t = −1) where t = −1, 0, 1, … is drawn with probability ∝ γᵗ⁺¹
@@ -141,12 +142,21 @@ def device_log(
             (dataset.starts[1:] - 1)[dataset.terminated & dataset.has_final_observation], dtype=jnp.int32
         ),
         discount=jnp.asarray(discount, dtype=jnp.float32),
+        value_bounds=value_bounds(dataset, discount if value_discount is None else value_discount),
         value_discount=jnp.asarray(discount if value_discount is None else value_discount, dtype=jnp.float32),
         scale=jnp.asarray(scale, dtype=jnp.float32),
         first_share=jnp.asarray(dataset.episodes / (dataset.episodes + later), dtype=jnp.float32),
         horizon=int(dataset.lengths.max()),
         mean_length=float(dataset.lengths.mean()),
     )
+
+
+def value_bounds(dataset: Dataset, discount: float) -> Float[Array, "2"]:
+    """Σₜ γᵗ r of the least and of the greatest logged reward for ever, or of 0 where an end is better or worse."""
+    extremes = np.array([min(dataset.rewards.min(), 0.0), max(dataset.rewards.max(), 0.0)])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bounds = np.where(extremes == 0, 0.0, extremes / (1 - discount))
+    return jnp.asarray(bounds, dtype=jnp.float32)
 
 
 def row_table(dataset: Dataset, propensities: bool = True) -> RowTable:

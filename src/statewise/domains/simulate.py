@@ -102,6 +102,23 @@ def returns(episodes: Rollout, discount: float) -> Float[np.ndarray, "episodes"]
     return episodes.rewards.astype(np.float64) @ weights
 
 
+def rewards_of_each(
+    domain: Domain, acts: Act, which: Int[np.ndarray, " episodes"], keys: Key[Array, "episodes"]
+) -> Float[np.ndarray, "episodes steps"]:
+    """Rewards of many policies' episodes: episode i is played by policy `which[i]` of `acts`, whose leaves are stacked.
+
+    An accelerator plays thousands of episodes as fast as one: policies played together share them.
+    """
+    acts = jax.tree.map(_in_float32, acts)
+    width, episodes = lanes(), len(which)
+    played = []
+    for first in range(0, episodes, width):
+        rows = np.minimum(np.arange(first, first + width), episodes - 1)
+        mine = jax.tree.map(lambda leaf, rows=rows: leaf[which[rows]], acts)
+        played.append(np.asarray(_rewards(domain, mine, keys[rows])))
+    return np.concatenate(played)[:episodes]
+
+
 def _in_float32(leaf):
     """Weights in float64 would make the policy compute in another precision here than elsewhere."""
     return leaf.astype(np.float32) if getattr(leaf, "dtype", None) == np.float64 else leaf
@@ -111,6 +128,12 @@ def _in_float32(leaf):
 @eqx.filter_jit
 def _episodes(domain: Domain, act: Act, keys: Key[Array, "lanes"]) -> tuple[Array, ...]:
     return jax.vmap(functools.partial(_episode, domain, act))(keys)
+
+
+@in_float64
+@eqx.filter_jit
+def _rewards(domain: Domain, acts: Act, keys: Key[Array, "lanes"]) -> Float[Array, "lanes steps"]:
+    return jax.vmap(lambda act, key: _episode(domain, act, key)[2])(acts, keys)
 
 
 def _episode(domain: Domain, act: Act, key: Key[Array, ""]) -> tuple[Array, ...]:

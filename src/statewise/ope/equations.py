@@ -178,8 +178,9 @@ def solve(
     sets = [moved - equations.fixed, *(_contrasted(equations, rho, one) for one in contrasts.T)]
     imbalance = FOLDS * np.concatenate(sets, axis=1)
     with jax.enable_x64(True):
-        chosen, left = _choose(equations.settings, jnp.asarray(imbalance), FOLDS * jnp.asarray(equations.mean))
-        regularisation, residual = float(chosen) / FOLDS, float(left)
+        chosen = _choose(equations.settings, jnp.asarray(imbalance), jnp.asarray(FOLDS * equations.mean))
+        regularisation, residual = map(float, chosen)
+    regularisation /= FOLDS
     mean, total = equations.mean.sum(axis=0), imbalance.mean(axis=0)
     beta = np.linalg.solve(total.T @ total + regularisation * np.eye(len(mean)), mean)
     scale = float(mean @ beta)

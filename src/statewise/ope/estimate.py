@@ -34,6 +34,7 @@ class Estimate:
     reason: str
     diagnostics: Support
     influence: Float[np.ndarray, " episodes"]
+    shares: Float[np.ndarray, " episodes"]  # of all weight, what each episode carries; 0 where none carries any
     objective: Objective = "return"
     discount: float = 1.0
 

@@ -150,6 +150,7 @@ def _estimate(
         reason=reason,
         diagnostics=support,
         influence=influence,
+        shares=found.weight / (found.weight.sum() or 1.0),
         objective=case.prepared.objective,
         discount=case.prepared.discount,
     )

@@ -13,7 +13,7 @@ from statewise.data.dataset import Dataset
 from statewise.ope.estimate import Estimate
 from statewise.ope.evaluate import evaluate_all, prepare
 from statewise.ope.intervals import Quotient, bernstein, bootstrap, standard_error
-from statewise.ope.propensity import widening
+from statewise.ope.propensity import widening, with_refits
 
 Answer = Literal["deploy", "do not deploy", "collect more data"]
 
@@ -91,7 +91,7 @@ def gate(
         high=high,
         standard_error=factor * error,
         level=level,
-        policy=new,
+        policy=with_refits(new, [one.value for one, _ in pairs[1:]]),
         behaviour=current,
         episodes=len(ones),
         episodes_needed=needed,

@@ -1,5 +1,6 @@
 """Small networks: layers of weights and biases with relu between them."""
 
+from functools import reduce
 from itertools import pairwise
 
 import equinox as eqx
@@ -28,6 +29,20 @@ class Network(eqx.Module):
             columns = jax.nn.relu(columns) if i > 0 else columns
             columns = weight.T @ columns + jnp.broadcast_to(bias[:, None], (bias.shape[0], columns.shape[1]))
         return columns.reshape(-1, *inputs.shape[:-1])
+
+
+class Least(eqx.Module):
+    """The least of several networks' outputs: where they disagree, for want of data, the most careful one counts."""
+
+    networks: tuple[Network, ...]
+
+    def __call__(self, inputs: Float[Array, "*batch features"]) -> Float[Array, "*batch outputs"]:
+        return reduce(jnp.minimum, [network(inputs) for network in self.networks])
+
+
+def members(network: Network | Least) -> tuple[Network, ...]:
+    """The networks that one stands for."""
+    return network.networks if isinstance(network, Least) else (network,)
 
 
 def _affine(inputs: Array, weight: Array, bias: Array) -> Array:

@@ -27,6 +27,7 @@ class Actor:
     """
 
     hidden: tuple[int, ...] = (32, 32)
+    features: tuple[int, ...] | None = None  # columns that the policy may look at; critic and ratio see all. None: all
     learning_rate: float = 3e-4
     decay: bool = True  # the learning rate falls to 0 over the run, so that the last policy is a settled one
     batch: int = 5000
@@ -56,14 +57,25 @@ def optimiser(settings: Actor, updates: int) -> optax.GradientTransformation:
 def clone(settings: Actor, features: int, actions: int, log: DeviceLog, key: Key[Array, ""]) -> Network:
     """Maximises the log-likelihood of the logged actions, from a nearly uniform start."""
     start_key, rows_key = jax.random.split(key)
-    network = initial_network(start_key, (features, *settings.hidden, actions), last_scale=0.01)
+    network = seeing(settings, initial_network(start_key, (features, *settings.hidden, actions), last_scale=0.01))
     keys = jax.random.split(rows_key, settings.clone_steps)
     rate = optax.adam(settings.clone_rate)
 
     def loss(network: Network, key: Key[Array, ""]) -> Float[Array, ""]:
-        return surprise(network, log.draw(key, settings.clone_batch))
+        return surprise(seeing(settings, network), log.draw(key, settings.clone_batch))
 
     return descend(start(network, rate), rate, loss, keys)[0].network
+
+
+def seeing(settings: Actor, network: Network) -> Network:
+    """The network blind to all columns but `features`: their weights are 0, and so is the gradient through this."""
+    if settings.features is None:
+        return network
+    count = network.weights[0].shape[0]
+    if not all(0 <= column < count for column in settings.features):
+        raise ValueError(f"actor.features: {list(settings.features)} are not columns of {count} observations")
+    seen = jnp.zeros((count, 1)).at[jnp.asarray(settings.features, jnp.int32)].set(1.0)
+    return Network((network.weights[0] * seen, *network.weights[1:]), network.biases)
 
 
 def surprise(network: Network, rows: Rows) -> Float[Array, ""]:
@@ -90,6 +102,7 @@ def ascend(
         advantage = advantage / jnp.maximum(deviation, 1e-8)
 
     def loss(policy: Network) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, ""]]]:
+        policy = seeing(settings, policy)
         gain = jnp.mean(weight * action_ratio(policy, rows, settings.clip) * advantage)
         spread = jnp.mean(weight * entropy(log_policy(policy, rows.state, rows.legal)))
         pull = jnp.zeros(())

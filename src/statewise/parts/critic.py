@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Key
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, Rows
 from statewise.ops.keys import key_for
-from statewise.ops.networks import Network, initial_network
+from statewise.ops.networks import Least, Network, initial_network, members
 from statewise.ops.returns import lambda_returns
 from statewise.parts.learned import start
 from statewise.parts.policy import action_ratio
@@ -37,6 +37,7 @@ class Critic:
     steps: int = 10
     warm_steps: int = 1000
     clip: float | None = None  # the largest ρ
+    members: int = 2  # critics side by side, the least of whose values counts
     terminal_weight: float = 1.0  # of V̂ = 0 in the states where episodes ended
     target_rate: float = 0.02  # how fast the network that is bootstrapped from follows; 1: it is the critic itself
 
@@ -69,7 +70,10 @@ def optimiser(settings: Critic) -> optax.GradientTransformation:
 
 
 def initial(settings: Critic, features: int, key: Key[Array, ""]) -> Value:
-    network = initial_network(key, (features, *settings.hidden, 1))
+    sizes = (features, *settings.hidden, 1)
+    network = initial_network(key, sizes)
+    if settings.members > 1:
+        network = Least(tuple(initial_network(one, sizes) for one in jax.random.split(key, settings.members)))
     return Value(start(network, optimiser(settings)), network)
 
 
@@ -97,16 +101,16 @@ def draw(
 
 
 def values(
-    network: Network, scale: Float[Array, ""], states: Float[Array, "*batch features"]
+    network: Network | Least, scale: Float[Array, ""], states: Float[Array, "*batch features"]
 ) -> Float[Array, "*batch"]:
     """V̂(s), in units of the log's returns."""
     return scale * network(states)[..., 0]
 
 
-def action_values(settings: Critic, network: Network, batch: Batch, log: DeviceLog) -> Float[Array, "*batch"]:
+def action_values(settings: Critic, network: Network | Least, batch: Batch, log: DeviceLog) -> Float[Array, "*batch"]:
     """Rλ(s,a), which stands for Q(s,a); V̂ after a terminal step, in padding and in the absorbing state is 0."""
     rows = batch.rows
-    onward = rows.onward * values(network, log.scale, rows.next_state)
+    onward = rows.onward * jnp.clip(values(network, log.scale, rows.next_state), *log.value_bounds)
     if settings.trace == 0:
         return rows.reward + log.value_discount * onward
     end = jnp.ones((batch.ratio.shape[0], 1))
@@ -118,7 +122,7 @@ def action_values(settings: Critic, network: Network, batch: Batch, log: DeviceL
 
 
 def advantages(
-    settings: Critic, network: Network, batch: Batch, log: DeviceLog, baseline: bool
+    settings: Critic, network: Network | Least, batch: Batch, log: DeviceLog, baseline: bool
 ) -> Float[Array, "*batch"]:
     """Q(s,a), less V̂(s) as a baseline where wanted: E[ρ∇log π] = 0, so that it changes no gradient's mean."""
     gain = action_values(settings, network, batch, log)
@@ -151,9 +155,12 @@ def fit(
         log.draw_terminal(key_for(key, "terminal"), steps * count) if anchored else jnp.zeros((0, log.rows.features))
     )
 
-    def loss(network: Network, target: Network, batch: Batch, ended: Float[Array, "ended features"]):
+    def loss(network: Network | Least, target: Network | Least, batch: Batch, ended: Float[Array, "ended features"]):
         """ℓ = mean ρ (Rλ − V̂)², in units of the returns' scale; Rλ carries no gradient."""
         returns = jax.lax.stop_gradient(action_values(settings, target, batch, log))
+        return reduce(jnp.add, [loss_of(member, returns, batch, ended) for member in members(network)])
+
+    def loss_of(network: Network, returns: Float[Array, "*batch"], batch: Batch, ended: Float[Array, "ended features"]):
         errors = (returns - values(network, log.scale, batch.rows.state)) / log.scale
         result = jnp.sum(batch.weight * batch.ratio * errors**2) / jnp.sum(batch.weight)
         if anchored:

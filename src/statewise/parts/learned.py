@@ -16,7 +16,7 @@ from statewise.ops.networks import Network
 class Learned(eqx.Module):
     """A network that is being learned; the optimiser's state is kept from one actor update to the next."""
 
-    network: Network
+    network: Any  # a Network, or several as one (Least)
     optimiser: optax.OptState
 
 
@@ -25,7 +25,7 @@ def adam(rate: float, decay_over: int | None = None) -> optax.GradientTransforma
     return optax.adam(rate if decay_over is None else optax.linear_schedule(rate, 0.0, decay_over))
 
 
-def start(network: Network, optimiser: optax.GradientTransformation) -> Learned:
+def start(network: Any, optimiser: optax.GradientTransformation) -> Learned:
     return Learned(network, optimiser.init(network))  # pyright: ignore[reportArgumentType]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import optax
@@ -16,14 +17,14 @@ class Tracked(eqx.Module):
     """A network as it is learned, and the slower one that its targets bootstrap from."""
 
     learned: Learned
-    target: Network
+    target: Any
 
     @property
-    def network(self) -> Network:
+    def network(self) -> Any:
         return self.learned.network
 
 
-def follow(network: Network, slow: Network, rate: float) -> Network:
+def follow(network: Any, slow: Any, rate: float) -> Any:
     """θ̄ ← (1 − rate) θ̄ + rate θ; at rate 1 the slow network is the other itself."""
     return optax.incremental_update(network, slow, rate)  # pyright: ignore[reportArgumentType, reportReturnType]
 

@@ -19,6 +19,7 @@ from statewise.report.content import Calibration, Carrier, Check, Checkpoint, Cu
 
 NAMES = {"opposd": "OPPOSD", "offpac": "Off-PAC", "behaviour-cloning": "the cloned behaviour"}
 HEAVY = 0.2  # of all weight on the heaviest hundredth of the episodes: more, and few of them decide
+SHOWN = 500  # shares of the weight; more could not be told apart in a picture
 EDGES = np.geomspace(0.02, 50, 31)  # of π/μ; what lies beyond counts at the ends
 
 
@@ -39,6 +40,7 @@ def decided(
     judge: Dataset | Propensities,
     curves: tuple[Curve, ...],
     settings: dict[str, Any],
+    notes: tuple[str, ...] = (),
 ) -> ReportContent:
     """The report's content; `judge` is the part of the log that no choice has seen."""
     best = next(one for one in candidates if one.chosen)
@@ -52,13 +54,14 @@ def decided(
         worths=_worths(decision, candidates),
         checks=_checks(decision.policy, judge),
         overlap=_overlap(judged, policy),
+        weight_shares=_shares(decision.policy),
         calibration=_calibration(judge),
         checkpoints=tuple(row for one in candidates for row in _checkpoints(one)),
         chosen=Place(best.algorithm, best.selection.seed, best.selection.update),
         action_map=action_map(judged, policy),
         agreement=agreement(judged, policy),
         carriers=_carriers(decision.policy, judged),
-        notes=_notes(best, judge),
+        notes=_notes(best, judge) + notes,
         settings=settings | {"log": f"{log.episodes:,} episodes, {len(log):,} decisions"},
         curves=curves,
     )
@@ -127,6 +130,14 @@ def _overlap(judged: Dataset, policy: Any) -> Histogram:
     taken = policy.probabilities(judged.observations, judged.legal)[np.arange(len(judged)), judged.actions]
     counts = np.histogram(np.clip(taken / judged.propensities, EDGES[0], EDGES[-1]), EDGES)[0]
     return Histogram(tuple(EDGES.tolist()), tuple((counts / counts.sum()).tolist()))
+
+
+def _shares(estimate: Estimate) -> tuple[float, ...]:
+    """Each episode's share of the weight, the heaviest first; where there are many, of neighbours together."""
+    ordered = np.sort(estimate.shares)[::-1]
+    if not ordered.sum() > 0:
+        return ()
+    return tuple(float(part.sum()) for part in np.array_split(ordered, min(len(ordered), SHOWN)))
 
 
 def _calibration(judge: Dataset | Propensities) -> Calibration | None:

@@ -35,12 +35,18 @@ def curves_of(folder: RunFolder, run: str) -> tuple[Curve, ...]:
         return ()
     metrics = folder.metrics()
     seeds = folder.manifest().get("seeds") or range(len(next(iter(metrics.values()), ())))
-    return tuple(
-        Curve(name, run, int(seed), tuple(range(1, values.shape[0] + 1)), tuple(values.tolist()))
+    found = (
+        _curve(name, run, int(seed), values)
         for name in METRICS
         if name in metrics
         for seed, values in zip(seeds, np.asarray(metrics[name], dtype=float), strict=True)
     )
+    return tuple(curve for curve in found if curve.updates)
+
+
+def _curve(name: str, run: str, seed: int, values: np.ndarray) -> Curve:
+    known = np.flatnonzero(np.isfinite(values))  # NaN stands for what an algorithm does not have
+    return Curve(name, run, seed, tuple((known + 1).tolist()), tuple(values[known].tolist()))
 
 
 def _undecided() -> ReportContent:

@@ -1,0 +1,60 @@
+"""`statewise reproduce`: the paper's figures and claims, run again, with tables and a manifest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from statewise.cli.options import writable
+
+NAMES = ("hard-example", "cartpole", "hiv", "hiv-selection", "hiv-variants", "where-it-matters")
+
+
+@click.command(epilog="Example: statewise reproduce cartpole --quick")
+@click.argument("name", type=click.Choice(NAMES))
+@click.option("--quick", is_flag=True, help="A small true run, of minutes; it shows that all works, and no result.")
+@click.option("--preset", type=click.Choice(["default", "paper"]), help="Only methods of this preset [default: both].")
+@click.option("--methods", default="", metavar="A;B;…", help="Only these methods, by name.")
+@click.option("--cells", default="", metavar="A;B;…", help="Only these logs, by name.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder [default: runs/reproduce/NAME].")
+@click.option("--docs", type=click.Path(path_type=Path), help="Put the results into this Markdown page, too.")
+@click.option("--no-run", is_flag=True, help="Run nothing: make tables and figures of what is there.")
+def command(
+    name: str,
+    quick: bool,
+    preset: str | None,
+    methods: str,
+    cells: str,
+    out: Path | None,
+    docs: Path | None,
+    no_run: bool,
+) -> None:
+    """Run one of the paper's experiments and write figures, tables and a manifest.
+
+    What was run already is not run again: an interrupted run goes on, and parts may come from other machines (python -m
+    statewise.experiments.run, which needs the learning libraries alone).
+    """
+    from statewise.experiments.figures import write_figure
+    from statewise.experiments.page import add_to_page, markdown, section
+    from statewise.experiments.run import listed, run
+    from statewise.experiments.study import named
+    from statewise.experiments.tables import tables_of, write_tables
+    from statewise.files import write_text
+
+    whole = named(name, quick)
+    study = whole.restricted(methods=listed(methods), cells=listed(cells), group=preset)  # pyright: ignore
+    out = Path("runs/reproduce") / (f"{name}-quick" if quick else name) if out is None else out
+    writable(out / "results.md")
+    if not no_run:
+        run(study, out, lambda words: click.echo(words, err=True))
+    tables = tables_of(study, out)
+    write_tables(tables, out)
+    write_figure(study, tables, out)
+    write_text(out / "results.md", section(study, tables, out))
+    if docs is not None:
+        add_to_page(study, tables, out, docs)
+    if "summary" in tables.frames:
+        Console(highlight=False).print(markdown(tables.frames["summary"]), soft_wrap=True)
+    click.echo(f"{out}/results.md, figure.png, figure.svg, {', '.join(f'{n}.parquet' for n in tables.frames)}")

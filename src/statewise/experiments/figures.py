@@ -1,0 +1,182 @@
+"""A study's figure, as PNG and SVG: curves, differences, scatter, or the hard example's gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from statewise.experiments.study import Study
+from statewise.experiments.tables import Tables
+from statewise.files import written_whole
+
+# Okabe & Ito's colours, which the colour-blind can tell apart
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#444444")
+SETTINGS: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "statewise",  # the same values, the same bytes
+}
+WIDE = 30.0  # scores that differ by such a factor are drawn on a logarithmic scale
+
+
+def write_figure(study: Study, tables: Tables, out: Path) -> list[Path]:
+    """Draws the study's figure and says where it is."""
+    draw: dict[str, Callable[[Study, Tables], Figure]] = {
+        "exact": _exact,
+        "curves": _curves,
+        "cells": _differences,
+        "selection": _scatter,
+    }
+    with mpl.rc_context(SETTINGS):
+        figure = draw[study.kind](study, tables)
+        if study.quick:
+            size = f"{len(study.datasets)} datasets, {study.most_updates} updates at most"
+            figure.suptitle(f"QUICK RUN, not a result: {size}", color="#B00020", fontsize=9)
+        paths = [out / f"figure.{kind}" for kind in ("png", "svg")]
+        for path in paths:
+            metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
+            with written_whole(path) as part:
+                figure.savefig(part, format=path.suffix[1:], dpi=150, metadata=metadata)
+    return paths
+
+
+def _panels(rows: int, columns: int, width: float = 4.2, height: float = 3.1) -> tuple[Figure, np.ndarray]:
+    figure = Figure((width * columns, height * rows + 0.3), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _colours(study: Study) -> dict[str, str]:
+    """A method and its variants have one colour; a preset or option is told by the panel or the line."""
+    roots = list(dict.fromkeys(_root(method.name) for method in study.methods))
+    return {method.name: COLOURS[roots.index(_root(method.name)) % len(COLOURS)] for method in study.methods}
+
+
+def _root(name: str) -> str:
+    return name.split(" (")[0].split(",")[0]
+
+
+def _curves(study: Study, tables: Tables) -> Figure:
+    """Mean and standard deviation over datasets at each checkpoint; a row a cell, a column a preset."""
+    runs, summary = tables.frames["runs"], tables.frames["summary"]
+    presets = [p for p in ("default", "paper") if (runs["preset"] == p).any()]
+    figure, axes = _panels(len(study.cells), len(presets))
+    colours = _colours(study)
+    for row, cell in enumerate(study.cells):
+        for column, preset in enumerate(presets):
+            axis = axes[row, column]
+            mine = runs.filter(pl.col("cell") == cell.name, pl.col("preset") == preset)
+            longest = mine["update"].max()
+            for method in study.methods:
+                curve = mine.filter(pl.col("method") == method.name)
+                if len(curve):
+                    _curve(axis, method.name, curve, colours[method.name], longest)
+            behaviour = summary.filter(pl.col("cell") == cell.name)["behaviour"]
+            if len(behaviour):
+                axis.axhline(behaviour[0], color="#888888", linestyle=":", label="behaviour")
+            scores = mine["score"].drop_nans()
+            if len(scores) and scores.min() > 0 and scores.max() > WIDE * scores.min():  # pyright: ignore
+                axis.set_yscale("log")
+            axis.set(title=f"{cell.name}, {preset} preset", xlabel="updates of the policy", ylabel=study.unit)
+            axis.legend(fontsize=7, frameon=False)
+    return figure
+
+
+def _curve(axis: Axes, name: str, curve: pl.DataFrame, colour: str, longest: Any) -> None:
+    by_update = (
+        curve.group_by("update").agg(mean=pl.col("score").mean(), deviation=pl.col("score").std()).sort("update")
+    )
+    updates, mean = by_update["update"].to_numpy(), by_update["mean"].to_numpy()
+    deviation = by_update["deviation"].fill_null(0.0).to_numpy()
+    style = "--" if "," in name else "-"
+    axis.plot(updates, mean, color=colour, linestyle=style, label=name)
+    axis.fill_between(updates, mean - deviation, mean + deviation, color=colour, alpha=0.15, linewidth=0)
+    if updates[-1] < longest:  # shorter runs: where they ended, drawn on
+        axis.plot(updates[-1], mean[-1], "o", color=colour, markersize=3)
+        axis.plot([updates[-1], longest], [mean[-1]] * 2, color=colour, linestyle=":", linewidth=0.8)
+
+
+def _differences(study: Study, tables: Tables) -> Figure:
+    """The paired differences of the last iterates, a panel a domain."""
+    pairs = tables.frames["pairs"].filter(pl.col("of") == "last iterate")
+    domains = list(dict.fromkeys(cell.domain for cell in study.cells))
+    figure, axes = _panels(len(domains), 1, width=7.0, height=2.4)
+    for axis, domain in zip(axes[:, 0], domains, strict=True):
+        names = [cell.name for cell in study.cells if cell.domain == domain]
+        mine = pairs.filter(pl.col("cell").is_in(names))
+        for place, line in enumerate(mine.iter_rows(named=True)):
+            low, high = (np.clip(line[end], -1e6, 1e6) for end in ("low", "high"))
+            decided = line["low"] > 0 or line["high"] < 0
+            axis.plot([low, high], [place] * 2, color=COLOURS[0], linewidth=1.5)
+            axis.plot(line["difference"], place, "o", color=COLOURS[0], markerfacecolor=None if decided else "white")
+        axis.axvline(0, color="#888888", linewidth=0.8)
+        axis.set_yticks(range(len(mine)), mine["cell"].to_list())
+        axis.invert_yaxis()
+        first, second = study.pairs[0]
+        axis.set(xlabel=f"{first} − {second}, last iterate, 95 % interval over paired datasets")
+    return figure
+
+
+def _scatter(study: Study, tables: Tables) -> Figure:
+    """Estimate against truth: a row a cell and method, a column an evaluation log."""
+    table = tables.frames["checkpoints"]
+    rows = [(cell, method) for cell in study.cells for method in study.methods]
+    rows = [(c, m) for c, m in rows if len(table.filter(pl.col("cell") == c.name, pl.col("method") == m.name))]
+    figure, axes = _panels(len(rows), len(study.evaluation))
+    for row, (cell, method) in enumerate(rows):
+        for column, seed in enumerate(study.evaluation):
+            axis = axes[row, column]
+            mine = table.filter(
+                pl.col("cell") == cell.name, pl.col("method") == method.name, pl.col("evaluation") == seed
+            )
+            _points(axis, mine)
+            axis.set(title=f"{cell.name}, {method.name}, log {seed}", xlabel="truth", ylabel="estimate")
+            axis.legend(fontsize=7, frameon=False)
+    return figure
+
+
+def _points(axis: Axes, table: pl.DataFrame) -> None:
+    for last, marker, name in ((False, "o", "checkpoint"), (True, "s", "last iterate")):
+        for known in (True, False):
+            mine = table.filter(pl.col("last") == last, (pl.col("verdict") != "not identified") == known)
+            if len(mine):
+                label = name if known else f"{name}, not identified"
+                face = COLOURS[int(last)] if known else "none"
+                axis.scatter(
+                    mine["truth"], mine["estimate"], marker=marker, facecolors=face, edgecolors=COLOURS[int(last)],
+                    s=22, label=label,
+                )  # fmt: skip
+    chosen = table.filter(pl.col("chosen"))
+    axis.scatter(chosen["truth"], chosen["estimate"], marker="*", s=130, color=COLOURS[2], label="selected", zorder=3)
+    values = np.concatenate([table["truth"].to_numpy(), table["estimate"].to_numpy()])
+    values = values[np.isfinite(values)]
+    if len(values):
+        axis.plot([values.min(), values.max()], [values.min(), values.max()], color="#888888", linewidth=0.8)
+        if values.min() > 0 and values.max() > WIDE * values.min():
+            axis.set_xscale("log")
+            axis.set_yscale("log")
+
+
+def _exact(study: Study, tables: Tables) -> Figure:
+    gradients, paths = tables.frames["gradients"], tables.frames["paths"]
+    figure, axes = _panels(1, 2)
+    for i, name in enumerate(("OPPOSD", "Off-PAC")):
+        axes[0, 0].plot(gradients["alpha"], gradients[f"gradient {name}"], color=COLOURS[i], label=name)
+        axes[0, 1].plot(paths["step"], paths[f"path {name}"], color=COLOURS[i], label=name)
+    axes[0, 0].set(title="the gradient", xlabel="α", ylabel="∂V(s₀)/∂α as each method sees it")
+    axes[0, 1].set(title="ascent along it", xlabel="step", ylabel="α")
+    for axis in axes[0]:
+        axis.legend(frameon=False)
+    return figure

@@ -1,0 +1,54 @@
+"""Checkpoints judged on further logs by the state-ratio estimator, and which of them would be taken (figure 3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from statewise.experiments import records
+from statewise.experiments.logs import log_of
+from statewise.experiments.runner import Tell
+from statewise.experiments.study import DISCOUNTS, Cell, Method, Study
+from statewise.ope.evaluate import evaluate, prepare
+from statewise.ope.select import DRAWS, choose
+
+LEVEL = 0.95
+
+
+def evaluation_path(out: Path, cell: Cell, method: Method, seed: int) -> Path:
+    return out / "evaluations" / records.slug(cell.name) / records.slug(method.name) / f"{seed}.npz"
+
+
+def run(study: Study, out: Path, tell: Tell) -> None:
+    """Evaluates every checkpoint on each evaluation log; what is done already is not done again."""
+    for cell in study.cells:
+        for seed in study.evaluation:
+            left = [m for m in study.methods if not evaluation_path(out, cell, m, seed).is_file()]
+            if not left:
+                continue
+            data = log_of(cell, seed)
+            records.write_log(out, cell, seed, data)
+            ready = prepare(data, discount=DISCOUNTS[cell.domain])
+            for method in left:
+                scores = {}
+                for run_seed in study.datasets:
+                    job = records.read(records.job_path(out, cell, method, run_seed))
+                    policies = records.policies_of(job, data.observation_names)
+                    for update, policy in list(zip(job["updates"], policies, strict=True))[1:]:  # not the clone
+                        scores[run_seed, int(update)] = evaluate(policy, ready, level=LEVEL, draws=DRAWS)
+                place, told_apart, reason = choose(scores, data, LEVEL)
+                arrays = {
+                    "place": np.array(list(scores)),
+                    "value": [one.value for one in scores.values()],
+                    "low": [one.low for one in scores.values()],
+                    "high": [one.high for one in scores.values()],
+                    "effective": [one.effective_sample_size for one in scores.values()],
+                    "verdict": [one.verdict for one in scores.values()],
+                    "chosen": place,
+                    "told_apart": told_apart,
+                    "reason": reason,
+                    "fingerprint": data.fingerprint,
+                }
+                records.write(evaluation_path(out, cell, method, seed), arrays)
+                tell(f"{cell.name}, {method.name}, evaluation log {seed}: {len(scores)} checkpoints evaluated")

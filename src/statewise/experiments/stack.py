@@ -1,0 +1,94 @@
+"""Prepared logs of one kind made equally long and stacked, so that one compiled program learns from all of them.
+
+What is added is never drawn and weighs nothing: a run in a stack is the run by itself, up to rounding. The longest
+episode and the mean length, which decide how large batches of whole episodes are, become those of all logs together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from statewise.data.device import DeviceLog
+from statewise.data.sampling import RowSampler
+from statewise.parts.ratio import Ground
+from statewise.parts.ratio_closed_form import Flow
+
+
+def stacked(prepared: Sequence[Any]) -> Any:
+    """One pytree whose leaves have a first axis over the logs."""
+    logs = [one.log for one in prepared]
+    if len({(log.starts.shape, log.terminal.shape) for log in logs}) > 1:
+        raise ValueError("logs with other numbers of episodes, or of ended ones, cannot be stacked")
+    rows = max(log.rows.table.shape[0] for log in logs)
+    horizon = max(log.horizon for log in logs)
+    length = float(np.mean([log.mean_length for log in logs]))
+    grounds = [getattr(one, "ground", None) for one in prepared]
+    fold = max((g.flow.folds.shape[1] for g in grounds if g is not None and g.flow is not None), default=0)
+    grown = []
+    for one, ground in zip(prepared, grounds, strict=True):
+        changes: dict[str, Any] = {"log": _log(one.log, rows, horizon, length)}
+        if ground is not None:
+            changes["ground"] = _ground(ground, one.log.rows.table.shape[0], rows, fold)
+        if hasattr(one, "behaviour"):
+            changes["behaviour"] = _longer(one.behaviour, rows, "edge")
+        grown.append(replace(one, **changes))
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *grown)
+
+
+def part_of(stack: Any, which: Sequence[int]) -> Any:
+    """Some of the logs of a stack."""
+    return jax.tree.map(lambda leaf: leaf[jnp.asarray(which)], stack)
+
+
+def _longer(values: Array, length: int, mode: Literal["edge", "constant"] = "constant", axis: int = 0) -> Array:
+    """Filled up with zeros, or with the last entry again."""
+    missing = [(0, 0)] * values.ndim
+    missing[axis] = (0, length - values.shape[axis])
+    return jnp.pad(values, missing, mode=mode)
+
+
+def _log(log: DeviceLog, rows: int, horizon: int, mean_length: float) -> DeviceLog:
+    return replace(
+        log,
+        rows=replace(log.rows, table=_longer(log.rows.table, rows, "edge")),
+        uniform=_sampler(log.uniform, horizon),
+        discounted=_sampler(log.discounted, horizon),
+        horizon=horizon,
+        mean_length=mean_length,
+    )
+
+
+def _sampler(sampler: RowSampler, horizon: int) -> RowSampler:
+    """No step beyond the log's own is drawn: its cumulative probability is 1 already."""
+    cumulative = sampler.cumulative.at[-1].set(1.0)
+    return replace(
+        sampler, cumulative=_longer(cumulative, horizon, "edge"), reach=_longer(sampler.reach, horizon, "edge")
+    )
+
+
+def _ground(ground: Ground, steps: int, rows: int, fold: int) -> Ground:
+    flow = ground.flow
+    if flow is None:
+        return ground
+    # the states that episodes ended in stand after those of the decisions
+    phi = jnp.concatenate([_longer(flow.phi[:steps], rows), flow.phi[steps:]])
+    following = jnp.where(flow.following >= steps, flow.following + rows - steps, flow.following)
+    longer = Flow(
+        phi=phi,
+        following=_longer(following, rows),
+        onward=_longer(flow.onward, rows),
+        weight=_longer(flow.weight, rows),
+        fresh=flow.fresh,
+        folds=_longer(flow.folds, fold, axis=1),
+        sizes=flow.sizes,
+        importance=flow.importance,
+        continuing=flow.continuing,
+    )
+    return replace(ground, flow=longer)

@@ -1,0 +1,101 @@
+"""Studies are data: what is in the file is what runs, and a slip of the pen is told in one sentence."""
+
+import pytest
+
+from statewise.experiments.study import named, studies
+from statewise.parts.actor import Actor
+from statewise.presets import preset
+from statewise.settings import SettingsError
+
+GOOD = """
+[small]
+title = "t"
+kind = "curves"
+datasets = [0, 1]
+cells = [{ name = "c", domain = "cartpole", episodes = 10 }]
+methods = [{ name = "A", algorithm = "opposd" }, { name = "B", algorithm = "sac", every = 7 }]
+pairs = [["A", "B"]]
+quick = { datasets = [3], episodes = 4, most_updates = 5, every = 2 }
+"""
+
+
+def read(tmp_path, text, **options):
+    (tmp_path / "s.toml").write_text(text)
+    return named("small", path=tmp_path / "s.toml", **options)
+
+
+def test_the_paper_is_read_and_reports_seeds_that_were_never_tuned_on():
+    for quick in (False, True):
+        found = studies(quick=quick)
+        assert set(found) == {"hard-example", "cartpole", "hiv", "hiv-selection", "hiv-variants", "where-it-matters"}
+        for study in found.values():
+            assert study.quick == quick
+            assert all(seed < 400 for seed in study.datasets + study.evaluation)
+            assert not set(study.datasets) & set(study.evaluation)
+    assert [len(found["cartpole"].datasets), len(named("cartpole").datasets)] == [2, 10]
+
+
+def test_settings_are_the_presets_with_what_the_file_changes():
+    study = named("hiv")
+    with_anchor, without = (study.config(study.cells[0], study.methods[i]) for i in (0, 2))
+    assert with_anchor.actor.anchor.weight == 1
+    assert without.actor.anchor.weight == 0
+    paper = next(method for method in study.methods if method.name == "OPPOSD (paper)")
+    assert study.config(study.cells[0], paper) == preset("paper-hiv")
+    study = named("where-it-matters")
+    linear = next(cell for cell in study.cells if cell.name == "CartPole, linear")
+    assert study.config(linear, study.methods[1]).actor == Actor(hidden=(), learning_rate=0.01)
+    blind = next(cell for cell in study.cells if cell.name == "hard example, aliased")
+    assert study.config(blind, study.methods[0]).actor == Actor(features=(0, 1, 2, 3))
+
+
+def test_quick_is_the_same_study_but_small(tmp_path):
+    study = read(tmp_path, GOOD, quick=True)
+    assert (study.datasets, study.cells[0].episodes, study.every) == ((3,), 4, 2)
+    assert [study.config(study.cells[0], method).updates for method in study.methods] == [5, 5]
+    assert [study.stride(method) for method in study.methods] == [2, 2]
+    assert len(list(read(tmp_path, GOOD).jobs())) == 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('kind = "curves"', 'kind = "curve"', "small: there is no kind 'curve'"),
+        ('title = "t"', 'titel = "t"', "small: there is no setting 'titel'"),
+        ('title = "t"', "", "small: it lacks 'title'"),
+        ("episodes = 10", 'episodes = "ten"', "small.cells: 'episodes' is 'ten', but should be int"),
+        ("datasets = [0, 1]", "datasets = 3", "'small.datasets' is 3, but should be something like ()"),
+        ("episodes = 10", "episods = 10", "small.cells: there is no setting 'episods'"),
+        ('domain = "cartpole"', 'domain = "carpole"', "there is no domain 'carpole'"),
+        ('domain = "cartpole"', 'domain = "hiv", lean = 0.3', "only CartPole's behaviour can lean"),
+        ('algorithm = "sac"', 'algorithm = "sacc"', "B: there is no algorithm 'sacc'"),
+        ('algorithm = "opposd"', 'algorithm = "opposd", preset = "papr"', "A: there is no preset 'papr'"),
+        ('algorithm = "sac"', 'algorithm = "sac", preset = "paper-hiv"', "has no settings of sac"),
+        (
+            'algorithm = "opposd"',
+            'algorithm = "opposd", settings = { critic = { stps = 3 } }',
+            "there is no setting 'A.critic.stps'",
+        ),
+        ('["A", "B"]', '["A", "C"]', "small.pairs: ['A', 'C'] are not two of its methods"),
+        ('name = "B"', 'name = "A"', "two of its methods have the same name"),
+        ("datasets = [3]", "dataset = [3]", "there is no setting 'small.quick.dataset'"),
+        ("[small]", "[small", "it is not a TOML file"),
+    ],
+)
+def test_mistakes_are_told_in_one_sentence(tmp_path, old, new, words):
+    assert old in GOOD
+    with pytest.raises(ValueError, match=r"\w") as error:
+        read(tmp_path, GOOD.replace(old, new, 1), quick=True)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_parts_that_are_not_there_are_told(tmp_path):
+    study = read(tmp_path, GOOD)
+    assert [method.name for method in study.restricted(methods=["B"]).methods] == ["B"]
+    with pytest.raises(SettingsError, match="it has no method 'C'; it has A, B"):
+        study.restricted(methods=["C"])
+    with pytest.raises(SettingsError, match="none of its methods has the preset 'paper'"):
+        study.restricted(group="paper")
+    with pytest.raises(SettingsError, match="there is no study 'large'; there are small"):
+        named("large", path=tmp_path / "s.toml")

@@ -1,0 +1,301 @@
+"""`improve`, on a problem of two steps whose every value is known exactly."""
+
+import json
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import statewise as sw
+import statewise.cli
+from statewise import improvement
+from statewise.domains.collect import collect_tabular
+from statewise.domains.tabular import TabularMDP
+from statewise.improvement import Plan, Stage, improve
+from statewise.policy_file import Policy
+from statewise.report.content import from_json, to_json
+from statewise.report.gather import from_run
+from statewise.runs import RunFolder
+from statewise.settings import SettingsError, changed
+
+EPISODES = 2000
+# small networks, quick steps: the answers below need no more
+SETTINGS = {
+    "actor": {"hidden": [8], "learning_rate": 0.02, "batch": 200, "clone_steps": 50, "anchor": {"weight": 0.0}},
+    "critic": {"hidden": [16], "learning_rate": 0.01, "batch": 200, "warm_steps": 50, "target_rate": 1.0},
+    "ratio": {"features": 20, "regularisation": [0.01]},
+}
+PLAN = Plan(seeds=1, updates=60, settings=SETTINGS)
+
+
+def two_steps() -> TabularMDP:
+    """From states 0 and 1 to states 2 and 3, then the end: every episode has two decisions, so shapes never change."""
+    transitions = np.zeros((4, 2, 4))
+    transitions[0, 0, 2] = transitions[0, 1, 3] = transitions[1, 0, 3] = transitions[1, 1, 2] = 1
+    rewards = np.array([[0, 0], [0, 0], [1, 0.2], [0.1, 0]], dtype=float)
+    return TabularMDP(transitions, rewards, np.array([0.5, 0.5, 0, 0]))
+
+
+MDP = two_steps()
+UNIFORM = np.full((4, 2), 0.5)
+# the good actions are all but never taken
+STUBBORN = np.array([[0.01, 0.99], [0.99, 0.01], [0.01, 0.99], [0.01, 0.99]])
+
+
+def log(behaviour=UNIFORM, units=True) -> sw.Dataset:
+    made = collect_tabular(MDP, behaviour, EPISODES, 2, seed=0)
+    return replace(made, units=np.arange(EPISODES) // 2) if units else made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """Beside OPPOSD only what costs nothing; the documentation's tests run all three."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(improvement, "BESIDE", ("behaviour-cloning",))
+        yield
+
+
+@pytest.fixture(scope="module")
+def seen():
+    """What learning, choosing and judging were given, and what was told meanwhile."""
+    return SimpleNamespace(learned=[], chosen=[], judged=[], stages=[])
+
+
+@pytest.fixture(scope="module")
+def improved(tmp_path_factory, seen):
+    def spied(function, *lists):
+        def call(*arguments, **named):
+            for place, into in lists:
+                into.append(arguments[place])
+            return function(*arguments, **named)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(improvement, "fit", spied(improvement.fit, (0, seen.learned)))
+        patch.setattr(improvement, "select", spied(improvement.select, (1, seen.chosen), (2, seen.judged)))
+        patch.setattr(improvement, "gate", spied(improvement.gate, (1, seen.judged)))
+        return improve(log(), PLAN, out=tmp_path_factory.mktemp("improved") / "run", progress=seen.stages.append)
+
+
+def test_a_better_policy_that_the_log_supports_is_to_be_deployed(improved):
+    assert improved.decision.answer == "deploy"
+    assert improved.algorithm == "opposd"
+    exact = MDP.value(improved.policy.probabilities(np.eye(4)), 1.0)
+    assert exact > MDP.value(UNIFORM, 1.0) + 0.3
+    told = improved.decision.policy
+    assert told.verdict == "supported"
+    assert abs(told.value - exact) < 3.5 * told.standard_error
+    assert "deploy" in str(improved)
+    assert str(improved.report) in str(improved)
+
+
+def test_the_three_parts_share_no_unit(improved, seen):
+    learn, choose, judge = ([set(part.units) for part in parts] for parts in (seen.learned, seen.chosen, seen.judged))
+    for parts in (learn, choose, judge):
+        assert all(part == parts[0] for part in parts)  # of every algorithm
+    assert not learn[0] & choose[0]
+    assert not learn[0] & judge[0]
+    assert not choose[0] & judge[0]
+    assert learn[0] | choose[0] | judge[0] == set(range(EPISODES // 2))
+
+
+def test_the_policy_file_says_what_it_is_worth(improved):
+    kept = Policy.load(improved.policy_file)
+    card, told = kept.full_card()["estimate"], improved.decision.policy
+    assert (card["answer"], card["verdict"], card["estimator"]) == ("deploy", "supported", "state-ratio")
+    assert (card["value"], card["low"], card["high"]) == pytest.approx((told.value, told.low, told.high))
+    np.testing.assert_array_equal(kept.probabilities(np.eye(4)), improved.policy.probabilities(np.eye(4)))
+    assert RunFolder.open(improved.folder).policy()[1] == "the policy that was chosen for this run"
+
+
+def test_the_decision_can_be_read_back(improved):
+    text = (improved.folder / "decision.json").read_text()
+    read = from_json(text)
+    assert read == from_json(to_json(read))
+    assert replace(read, settings={}) == replace(improved.content, settings={})
+    assert from_run(RunFolder.open(improved.folder)).answer == "deploy"
+    assert {curve.run for curve in read.curves} == {"opposd", "behaviour-cloning"}
+    assert not any(curve.metric == "value" for curve in read.curves if curve.run == "behaviour-cloning")
+
+
+def test_the_report_shows_how_evenly_episodes_count(improved):
+    shares = improved.content.weight_shares
+    assert len(shares) == EPISODES // 5
+    assert sum(shares) == pytest.approx(1)
+    effective = 1 / sum(share**2 for share in shares)  # every episode has two decisions, so this is the estimate's own
+    assert effective == pytest.approx(improved.decision.policy.effective_sample_size, rel=1e-3)
+    assert "How evenly episodes count" in improved.report.read_text()
+
+
+def test_progress_tells_every_stage_and_no_nan(improved, seen):
+    names = list(dict.fromkeys(stage.name for stage in seen.stages))
+    assert names == [
+        "learning by opposd",
+        "learning by behaviour-cloning",
+        "choosing by opposd",
+        "choosing by behaviour-cloning",
+        "judging",
+    ]
+    for name in names:
+        done = [stage.done for stage in seen.stages if stage.name == name]
+        assert done == sorted(done)
+        assert done[-1] == next(stage.total for stage in seen.stages if stage.name == name)
+    assert not any("nan" in stage.words for stage in seen.stages)
+    assert any("V̂" in stage.words for stage in seen.stages)
+
+
+def test_a_time_budget_stops_learning_and_the_next_call_goes_on(improved, tmp_path):
+    """Also where it was stopped before there was a manifest, or between a stretch's metrics and its state."""
+    stages = []
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    stopped = improve(log(), replace(PLAN, time_budget=1e-3), out=tmp_path / "run", progress=stages.append)
+    assert stopped.stopped == ("opposd", "behaviour-cloning")
+    assert sum(stage.words == "stopped by the time budget" for stage in stages) == 2
+    assert "The time budget stopped learning by opposd after 6 of 60 updates." in stopped.report.read_text()
+    folder = RunFolder.open(tmp_path / "run")
+    assert folder.metrics()["value"].shape == (1, 6)  # a tenth, the first checkpoint
+    folder.write_metrics({name: np.concatenate([v, v], axis=1) for name, v in folder.metrics().items()})
+    resumed = improve(log(), PLAN, out=tmp_path / "run")
+    assert resumed.stopped == ()
+    assert to_json(resumed.content) == to_json(improved.content)
+
+
+def test_what_the_log_cannot_tell_is_never_deployed(tmp_path):
+    """The good actions are so rare that the few episodes which hold them cannot say what they are worth."""
+    unclear = improve(log(STUBBORN), PLAN, out=tmp_path / "run")
+    assert unclear.decision.answer in ("collect more data", "do not deploy")
+    card = Policy.load(unclear.policy_file).full_card()["estimate"]
+    assert card["answer"] == unclear.decision.answer
+    if not unclear.decision.policy.identified:
+        assert "value" not in card
+        assert unclear.content.worth("chosen").value is None
+
+
+def test_propensities_that_were_not_logged_are_estimated_on_each_part(tmp_path):
+    bare = replace(log(), propensities=None, distributions=None)
+    plan = replace(PLAN, propensities="logistic")
+    found = improve(bare, plan, out=tmp_path / "run")
+    assert found.content.calibration is not None
+    assert "estimated, not logged" in {check.measured for check in found.content.checks}
+    # the report and the card tell the same interval, which includes that propensities were estimated
+    card = Policy.load(found.policy_file).full_card()["estimate"]
+    assert (card["low"], card["high"]) == pytest.approx((found.decision.policy.low, found.decision.policy.high))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"discount": 1.5}, "'discount' is 1.5"),
+        ({"algorithm": "magic"}, "'algorithm' is 'magic', but should be one of opposd, offpac"),
+        ({"seeds": 0}, "'seeds' is 0"),
+        ({"updates": 0}, "'updates' is 0"),
+        ({"time_budget": -1.0}, "'time_budget' is -1.0"),
+        ({"level": 1.0}, "'level' is 1.0"),
+        ({"seed": -1}, "'seed' is -1"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(change, words):
+    with pytest.raises(ValueError, match="should be") as told:
+        Plan(**change)
+    assert words in str(told.value)
+
+
+def test_settings_without_a_value_take_what_their_type_allows():
+    config = changed(sw.OPPOSD(), {"horizon": 50, "critic": {"clip": 3, "discount": 0.9}})
+    assert (config.horizon, config.critic.clip, config.critic.discount) == (50, 3.0, 0.9)
+    assert changed(config, {"horizon": None}).horizon is None
+    with pytest.raises(SettingsError, match=r"'critic.clip' is 'big', but should be a number"):
+        changed(sw.OPPOSD(), {"critic": {"clip": "big"}})
+    emphatic = changed(sw.OffPAC(), {"emphasis": {}})
+    assert emphatic.emphasis is not None
+
+
+# On the command line
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["statewise", "improve", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            statewise.cli.main()
+        out, err = capsys.readouterr()
+        return SimpleNamespace(returncode=ended.value.code or 0, stdout=out, stderr=err)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("seeds = ", "plan.toml: it is not a TOML file"),
+        ("sedes = 3", "there is no setting 'sedes'; there are discount, algorithm"),
+        ("seeds = 'three'", "'seeds' is 'three', but should be something like 2"),
+        ("discount = 'half'", "'discount' is 'half', but should be a number"),
+        ("time_budget = '5 minutes'", "'5 minutes' is no time; write it as 90s, 5m or 1h"),
+        ("[settings.critic]\nstep = 3", "there is no setting 'settings.critic.step'; there are hidden"),
+        ("[settings]\ncritic = 3", "'settings.critic' is a table of settings, not 3"),
+        ("[settings.actor]\nhidden = ['wide']", "'settings.actor.hidden' is 'wide'"),
+    ],
+)
+def test_a_wrong_settings_file_is_answered_by_a_sentence(run, tmp_path, text, words):
+    log().save(tmp_path / "log.parquet")
+    (tmp_path / "plan.toml").write_text(text)
+    out = run(tmp_path / "log.parquet", "--config", tmp_path / "plan.toml", "--out", tmp_path / "run")
+    assert out.returncode == 2
+    assert words in " ".join(out.stderr.split())
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monkeypatch):
+    path = tmp_path / "log.parquet"
+    log().save(path)
+    tables = [f"[settings.{name}]\n{_toml(values)}" for name, values in SETTINGS.items()]
+    (tmp_path / "plan.toml").write_text("\n".join(["seeds = 1", "updates = 60", *tables]))
+    monkeypatch.setattr(
+        "statewise.cli.improve.improve", lambda *_, progress, **__: progress(Stage("learning by x", 1, 2)) or improved
+    )
+    out = run(path, "--config", tmp_path / "plan.toml")
+    assert out.returncode == 0, out.stderr
+    assert "Deploy" in out.stdout
+    assert str(improved.report) in "".join(out.stdout.split("\n"))
+    assert "learning by x: 1 of 2" in out.stderr
+    monkeypatch.undo()
+    # called again, with the same log and plan, it learns nothing and says the same
+    before = [(improved.folder / name).read_text() for name in ("decision.json", "manifest.json", "report.html")]
+    monkeypatch.setattr("statewise.training._Loop._stretch", None)
+    again = run(path, "--config", tmp_path / "plan.toml", "--out", improved.folder, "--json")
+    assert again.stderr == ""
+    told = json.loads(again.stdout)
+    assert told["answer"] == "deploy"
+    assert told["policy"]["value"] == pytest.approx(improved.decision.policy.value)
+    assert told["stopped_by_time"] == []
+    assert before == [
+        (improved.folder / name).read_text() for name in ("decision.json", "manifest.json", "report.html")
+    ]
+    assert math.isfinite(told["gain"]["low"])
+
+
+@pytest.mark.parametrize("steps", [3, 10, 15, 97, 2000])
+def test_without_a_terminal_a_stage_has_ten_lines_at_most(steps, capsys):
+    from rich.console import Console
+
+    from statewise.cli.improve import _Watch
+
+    with _Watch(Console(stderr=True)) as watch:
+        for name in ("learning", "choosing"):
+            for done in range(1, steps + 1):
+                watch.told(Stage(name, done, steps))
+    lines = capsys.readouterr().err.splitlines()
+    assert sum(line.startswith("learning") for line in lines) == min(steps, 10)
+    assert lines[-1] == f"choosing: {steps:,} of {steps:,}"
+
+
+def _toml(values) -> str:
+    plain = {name: value for name, value in values.items() if not isinstance(value, dict)}
+    tables = {name: value for name, value in values.items() if isinstance(value, dict)}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in plain.items()]
+    return "\n".join(lines + [f"{name} = {{{_toml(value)}}}" for name, value in tables.items()])
