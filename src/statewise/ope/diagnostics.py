@@ -43,8 +43,8 @@ UNSUPPORTED = (0.01, 0.05)
 MASS = (0.2, 0.5)  # the mean weight differs from 1 by this
 IMBALANCE = (0.03, 0.065)
 NEGATIVE = (0.0025, 0.02)
-MISSED = (2.0, 4.0)
-LEANING = (4.0, float("inf"))
+MISSED = (1.0, 4.0)
+LEANING = (2.0, float("inf"))
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,15 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from statewise.ope.critic import action_values
+from statewise.ope.critic import action_values, widened
 from statewise.ope.intervals import Quotient, mean_of
 from statewise.ope.prepared import Case
 from statewise.ope.state_ratio import missed, within_horizon
 
 
 def doubly_robust_state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
-    chosen, values = action_values(case, rewards)
-    uncorrected = within_horizon(case, rewards)
-    return replace(corrected(case, rewards, chosen, values), leaning=missed(case, rewards, uncorrected))
+    found = widened(case, *(corrected(case, rewards, *critic) for critic in action_values(case, rewards)))
+    return replace(found, leaning=missed(case, rewards, found))
 
 
 def corrected(

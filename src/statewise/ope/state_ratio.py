@@ -29,17 +29,16 @@ def state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
 
 
 def missed(case: Case, rewards: Float[np.ndarray, " steps"], found: Quotient) -> float:
-    """|V̂(s₀) + Σᵢ γᵗ wᵢ (ρᵢ γc V̂(s'ᵢ) − V̂(sᵢ))| in standard errors: what w leaves of its equations, tested by V̂.
+    """|V̂(s₀) + Σᵢ γᵗ wᵢ ρᵢ (γc V̂(s'ᵢ) − V̂(sᵢ))| in standard errors: what w leaves of its equations, tested by V̂.
 
     With many episodes a standard error is so little that nobody minds several: it counts as `TRIFLE` of the value at
     least.
     """
     log = case.prepared
     values, following = state_values(case, rewards)
-    visited = log.growth * case.horizon_solved.ratio
-    carried = visited * case.ratio
-    begins = carried @ (1 - log.onward)
-    missing = values[log.dataset.starts[:-1]].mean() + (carried @ (log.onward * following) - visited @ values) / begins
+    carried = log.growth * case.horizon_solved.ratio * case.ratio
+    left = carried @ (log.onward * following - values) / (carried @ (1 - log.onward))
+    missing = values[log.dataset.starts[:-1]].mean() + left
     error = max(standard_error(found.influence(), log.dataset.groups), TRIFLE * abs(found.value))
     return float(abs(missing) / error) if error > 0 else 0.0
 
