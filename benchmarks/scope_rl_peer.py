@@ -2,8 +2,9 @@
 
 python benchmarks/scope_rl_peer.py LOGS OUT.json [--steps 500]
 
-It runs in an environment of its own, with `pip install torch==2.13.0 scope-rl==0.2.1` and nothing of this package. Only
-its estimators and its learners of weights and values are used, on arrays; its own data classes want a Gym environment.
+It runs in an environment of its own, with `pip install torch==2.13.0 scope-rl==0.2.1` (in this order, which brings
+d3rlpy 2.8.1) and nothing of this package. Only its estimators and its learners of weights and values are used, on
+arrays; its own data classes want a Gym environment.
 
 Each log is an npz file of rectangular episodes, flattened as SCOPE-RL takes them: `state` (standardised), `action`,
 `reward`, `pscore`, `target` (probabilities of the policy to be evaluated), `steps`, `gamma`.

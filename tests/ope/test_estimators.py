@@ -103,8 +103,9 @@ def test_the_behaviour_itself_is_worth_what_it_earned():
             assert found[name].standard_error == pytest.approx(earned.std(ddof=1) / np.sqrt(300), rel=1e-9)
             assert found[name].effective_sample_size == pytest.approx(300)
             assert found[name].verdict == "supported"
-        for name in OF_POLICY:
-            assert found[name].value == pytest.approx(earned.mean(), rel=0.02)
+        for name in OF_POLICY:  # a critic fitted to other episodes says something of its own, within what is known
+            leeway = found[name].standard_error if "robust" in name else 0.02 * earned.mean()
+            assert found[name].value == pytest.approx(earned.mean(), abs=leeway), name
 
 
 def test_ragged_truncation_counts_what_was_logged():

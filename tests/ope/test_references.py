@@ -78,7 +78,7 @@ def loops(data, chances, discount, chosen=None, values=None):
 def test_importance_sampling_against_plain_loops():
     data, chances = ragged()
     case = Case(prepare(data, discount=DISCOUNT), chances)
-    chosen, values = action_values(case, data.rewards)
+    chosen, values = action_values(case, data.rewards)[0]
     expected = loops(data, chances, DISCOUNT, chosen, values)
     found = evaluate_all(lambda observations: chances, data, tuple(expected), discount=DISCOUNT)
     assert len(expected) == 6
@@ -89,15 +89,15 @@ def test_importance_sampling_against_plain_loops():
 @pytest.mark.parametrize("name", ["weighted-importance", "weighted-per-decision", "state-ratio", "per-decision"])
 def test_influence_is_what_leaving_an_episode_out_shows(name):
     """The jackknife: n·(θ̂ − θ̂ without e) is the influence of e, up to something in 1/n."""
-    data, chances = ragged(240)
+    data, chances = ragged(480)
     prepared = prepare(data, discount=DISCOUNT)
     one = evaluate_all(lambda observations: chances, prepared, (name,), draws=2)[name]
     moved = []
-    for e in range(0, 240, 12):
-        weight = np.ones(240)
+    for e in range(0, 480, 24):
+        weight = np.ones(480)
         weight[e] = 0.0
-        moved.append(240 * (one.value - reweighted(name, prepared, chances, weight)))
-    given = one.influence[::12]
+        moved.append(480 * (one.value - reweighted(name, prepared, chances, weight)))
+    given = one.influence[::24]
     assert np.corrcoef(moved, given)[0, 1] > 0.98
     np.testing.assert_allclose(given, moved, atol=0.25 * np.std(given))
     assert one.influence.mean() == pytest.approx(0, abs=1e-9)
@@ -120,20 +120,17 @@ def reweighted(name, prepared, chances, weight):
 
 
 def plain_matrix(prepared, chances, rho, weight):
-    """M row by row: tests φ(s)c(a), c the constant 1 and every contrast, under π in the state and in the next one."""
+    """M from tests φ(s)c(a), c the constant 1 and every contrast, under π in the state and in the next one."""
     data, equations = prepared.dataset, prepared.equations
     codes = np.column_stack([np.ones(data.action_count), contrasts_of(data.action_count)])
-    phi, tests = equations.in_log_order(equations.here), []
-    for i in range(len(data)):
-        tests.append(np.outer(chances[i] @ codes, phi[i]).ravel())
-    fresh = np.average([tests[i] for i in data.starts[:-1]], axis=0, weights=weight)
-    total = np.zeros((len(fresh), phi.shape[1]))
-    for place, i in enumerate(equations.order):
-        onward = prepared.onward[i]
-        arrived = (onward * tests[i + 1] if onward else 0.0) + (1 - onward) * fresh
-        share = equations.weight[place] * weight[data.episode_of_step[i]]
-        total += share * np.outer(rho[place] * arrived - tests[i], phi[i])
-    return total
+    phi = equations.in_log_order(equations.here)
+    tests = np.einsum("na,ak,nr->nkr", chances, codes, phi).reshape(len(data), -1)
+    fresh = np.average(tests[data.starts[:-1]], axis=0, weights=weight)
+    onward = prepared.onward[:, None]
+    arrived = onward * np.append(tests[1:], tests[:1], axis=0) + (1 - onward) * fresh
+    share = equations.in_log_order(equations.weight) * weight[data.episode_of_step]
+    moved = equations.in_log_order(rho)[:, None] * (arrived - tests)
+    return (share[:, None] * moved).T @ phi
 
 
 def test_the_equations_hold_for_states_and_actions():
@@ -265,6 +262,9 @@ GOOD = Support(1.0, 1.0, 0.01, 0.0, 1.0, 0.5, ())
         ({"mass": 0.3}, "not identified", "mean 0.3"),
         ({"mass": float("nan")}, "not identified", "mean nan"),
         ({"imbalance": 0.04}, "weak", "misses its equations"),
+        ({"missed": 1.5}, "weak", "1.5 standard errors missing"),
+        ({"missed": 5.0}, "not identified", "where the rewards are"),
+        ({"leaning": 3.0}, "weak", "rests on it alone"),
         ({"negative": 0.3}, "not identified", "30 % of the state ratio is negative"),
     ],
 )

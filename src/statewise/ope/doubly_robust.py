@@ -2,7 +2,7 @@
 
     V = mean V̂(s₀) + [per-decision importance sampling of δₜ],     δₜ = rₜ + γcV̂(sₜ₊₁) − Q̂(sₜ,aₜ)
 
-Q̂ is fitted to other episodes than those it is used on, so that it adds no bias.
+Q̂ is fitted to other episodes than those it is used on, so that it adds no bias; its noise widens the interval.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from statewise.ope.critic import action_values
+from statewise.ope.critic import action_values, widened
 from statewise.ope.intervals import Quotient
 from statewise.ope.per_decision import per_decision, weighted_per_decision
 from statewise.ope.prepared import Case
@@ -30,8 +30,8 @@ def weighted_doubly_robust(case: Case, rewards: Float[np.ndarray, " steps"]) -> 
 
 
 def _corrected(case: Case, rewards: Float[np.ndarray, " steps"], correct: Callable[..., Quotient]) -> Quotient:
-    chosen, values = action_values(case, rewards)
-    log = case.prepared
-    following = np.append(values[1:], 0.0)
-    correction = correct(case, rewards + log.onward * following - chosen)
-    return replace(correction, numerator=values[log.dataset.starts[:-1]] + correction.numerator)
+    log, found = case.prepared, []
+    for chosen, values in action_values(case, rewards):
+        correction = correct(case, rewards + log.onward * np.append(values[1:], 0.0) - chosen)
+        found.append(replace(correction, numerator=values[log.dataset.starts[:-1]] + correction.numerator))
+    return widened(case, *found)

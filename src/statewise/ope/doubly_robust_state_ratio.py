@@ -9,18 +9,20 @@ Tang, Feng, Li, Zhou, Liu (2020); Kallus and Uehara (2020).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from jaxtyping import Float
 
-from statewise.ope.critic import action_values
+from statewise.ope.critic import action_values, widened
 from statewise.ope.intervals import Quotient, mean_of
 from statewise.ope.prepared import Case
-from statewise.ope.state_ratio import within_horizon
+from statewise.ope.state_ratio import missed, within_horizon
 
 
 def doubly_robust_state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
-    chosen, values = action_values(case, rewards)
-    return corrected(case, rewards, chosen, values)
+    found = widened(case, *(corrected(case, rewards, *critic) for critic in action_values(case, rewards)))
+    return replace(found, leaning=missed(case, rewards, found))
 
 
 def corrected(

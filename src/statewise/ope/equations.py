@@ -3,9 +3,12 @@
 `parts.ratio_closed_form` has the equations. They are summed here once for each policy from matrices that do not depend
 on it, so that a hundred policies share the features of one log:
 
-    M = Σᵢ ωᵢ (ρᵢ x'ᵢ − φᵢ) φᵢᵀ,     a = Σᵢ ωᵢ φᵢ,     β = (MᵀM + λI)⁻¹ a,     w = max(βᵀφ, 0),
+    M = Σᵢ ωᵢ ρᵢ (x'ᵢ − φᵢ) φᵢᵀ,     a = Σᵢ ωᵢ φᵢ,     β = (MᵀM + λI)⁻¹ a,     w = max(βᵀφ, 0),
 
-with x' = γc φ(s') + (1 − γc) φ̄₀ and ω ∝ γᵗ. On a continuing chain x' = φ(s'), and x'x'ᵀ stands for φφᵀ.
+with x' = γc φ(s') + (1 − γc) φ̄₀ and ω ∝ γᵗ. On a continuing chain x' = φ(s'), and x'x'ᵀ stands for ρφφᵀ.
+
+ρ has mean 1 in every state, so that it may stand before φ as it does before x'. What is noise in the equations is then
+that of changes from one step to the next, and not of ρ − 1 times all of φ, which for what changes slowly is far more.
 
 Elsewhere the equations hold for functions of state *and* action as well, which a chain of both obeys: with κ(s) =
 Σ_a π(a|s) c(a) for any contrast c of actions, κφ takes the place of φ in every test (not in w). A contrast for each
@@ -13,7 +16,8 @@ action but one is added to the tests, so that w has a multiple of equations to m
 On CartPole this takes the estimated length of a policy five times better than the log from a third too short to right.
 
 λ is chosen on a third of the episodes. What it guards against, noise in M, has a variance in 1/episodes: with all of
-them it is a third of that.
+them it is a third of that. A tenth of it is used: what is best for w itself shrinks it by as much as noise moves it, and
+an interval holds noise alone. With a tenth the shrinking is little, and noise grows by next to nothing.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ from statewise.parts import ratio_closed_form
 from statewise.parts.ratio_closed_form import FOLDS, Basis, ClosedForm
 from statewise.parts.ratio_network import Chain
 
+UNDER = 10  # times less is λ than what is best for w itself
 CONTRASTS = 3  # of actions at most, beside the constant; as many as there are for four actions
 BLOCK = 8192  # rows that features are computed on at a time, so that logs of all sizes share one compiled program
 
@@ -55,7 +60,7 @@ class Equations:
     first: tuple[Int[np.ndarray, " _"], ...]  # of each fold's episodes, the first row within the fold
     begins: Int[np.ndarray, " episodes"]  # each episode's first row, in the log's order
     initial: Float[np.ndarray, "episodes rank"]  # φ of the first states
-    fixed: Float[np.ndarray, "folds rank rank"]  # Σ ω φφᵀ
+    fixed: Float[np.ndarray, "folds rank rank"]  # Σ ω x'x'ᵀ on a continuing chain, 0 elsewhere
     mean: Float[np.ndarray, "folds rank"]  # Σ ω φ
 
     def in_log_order(self, values: Float[np.ndarray, "steps *columns"]) -> Float[np.ndarray, "steps *columns"]:
@@ -63,9 +68,23 @@ class Equations:
         out[self.order] = values
         return out
 
-    def moments(self, left: Float[np.ndarray, "steps rank"], weight: Float[np.ndarray, " steps"]) -> np.ndarray:
-        """Σᵢ weightᵢ leftᵢ φᵢᵀ in each fold [folds, rank, rank]."""
-        return np.stack([_moment(left[a:b], weight[a:b], self.here[a:b]) for a, b in self.folds])
+    def balance(self, rho: Float[np.ndarray, " steps"]) -> Float[np.ndarray, "folds rank rank"]:
+        """M of the tests of states alone: what each fold adds to it."""
+        carried = self.weight * rho
+        left = [self.changes(a, b) for a, b in self.folds]
+        sums = [_moment(x, carried[a:b], self.here[a:b]) for x, (a, b) in zip(left, self.folds, strict=True)]
+        return np.stack(sums) - self.fixed
+
+    def changes(self, first: int, last: int) -> Float[np.ndarray, "rows rank"]:
+        """x' − φ, or x' on a continuing chain."""
+        arrived = self.arrived[first:last]
+        return arrived if self.chain == "continuing" else arrived - self.here[first:last]
+
+    @property
+    def fold_of_episode(self) -> Int[np.ndarray, " episodes"]:
+        rows = np.empty(len(self.order), np.int64)
+        rows[self.order] = np.repeat(np.arange(FOLDS), np.diff(self.edges))
+        return rows[self.begins]
 
     @property
     def folds(self) -> list[tuple[int, int]]:
@@ -80,7 +99,7 @@ class Solved:
     scale: float  # … from the solution of the equations as they stand
     imbalance: Float[np.ndarray, "tests rank"]  # M; the first `rank` tests are those of states alone
     contrasts: Float[np.ndarray, "steps contrasts"]  # κ of each further set of tests, rows in order of their fold
-    moved: Float[np.ndarray, "folds rank rank"]  # Σ ω ρ x'φᵀ
+    states: Float[np.ndarray, "folds rank rank"]  # what each fold adds to the tests of states alone
     regularisation: float
     residual: float  # the closed form's held-out loss, a sum over folds
     noise: float  # of the equations in a fold: the mean square that an exact w would leave, through fitting to another
@@ -137,7 +156,9 @@ def make_equations(
     parts = list(pairwise(edges))
     for a, b in parts:
         weight[a:b] /= FOLDS * weight[a:b].sum()
-    square = arrived if chain == "continuing" else here
+    fixed = np.zeros((FOLDS, here.shape[1], here.shape[1]))
+    if chain == "continuing":
+        fixed = np.stack([_moment(arrived[a:b], weight[a:b], arrived[a:b]) for a, b in parts])
     return Equations(
         settings=settings,
         chain=chain,
@@ -150,7 +171,7 @@ def make_equations(
         first=tuple(np.flatnonzero(np.diff(dataset.episode_of_step[order[a:b]], prepend=-1)) for a, b in parts),
         begins=dataset.starts[:-1],
         initial=np.asarray(initial, np.float64),
-        fixed=np.stack([_moment(square[a:b], weight[a:b], square[a:b]) for a, b in parts]),
+        fixed=fixed,
         mean=np.stack([weight[a:b] @ here[a:b] for a, b in parts]),
     )
 
@@ -171,16 +192,16 @@ def solve(
 ) -> Solved:
     """w for the policy whose ρ and probabilities on the log's rows are given."""
     rho = ratio[equations.order]
-    moved = equations.moments(equations.arrived, equations.weight * rho)
+    states = equations.balance(rho)
     contrasts = np.empty((len(rho), 0))
     if equations.chain != "continuing":  # where π in the states after the last rows would be needed
         contrasts = probabilities[equations.order] @ contrasts_of(probabilities.shape[1])
-    sets = [moved - equations.fixed, *(_contrasted(equations, rho, one) for one in contrasts.T)]
+    sets = [states, *(_contrasted(equations, rho, one) for one in contrasts.T)]
     imbalance = FOLDS * np.concatenate(sets, axis=1)
     with jax.enable_x64(True):
         chosen = _choose(equations.settings, jnp.asarray(imbalance), jnp.asarray(FOLDS * equations.mean))
         regularisation, residual = map(float, chosen)
-    regularisation /= FOLDS
+    regularisation /= FOLDS * UNDER
     mean, total = equations.mean.sum(axis=0), imbalance.mean(axis=0)
     beta = np.linalg.solve(total.T @ total + regularisation * np.eye(len(mean)), mean)
     scale = float(mean @ beta)
@@ -191,7 +212,7 @@ def solve(
         scale=scale,
         imbalance=total,
         contrasts=contrasts,
-        moved=moved,
+        states=states,
         regularisation=regularisation,
         residual=residual,
         noise=_noise(equations, rho, raw),
@@ -213,9 +234,10 @@ def contrasts_of(actions: int) -> Float[np.ndarray, "actions contrasts"]:
 def _contrasted(
     equations: Equations, rho: Float[np.ndarray, " steps"], contrast: Float[np.ndarray, " steps"]
 ) -> Float[np.ndarray, "folds rank rank"]:
-    """Σᵢ ωᵢ (ρᵢ x'ᵢ − κφᵢ) φᵢᵀ in each fold, with x' of κφ."""
-    arrives = equations.weight * rho * (1 - equations.restart) * np.roll(contrast, -1)
-    stays, begins = equations.weight * contrast, equations.weight * rho * equations.restart
+    """Σᵢ ωᵢ ρᵢ (x'ᵢ − κφᵢ) φᵢᵀ in each fold, with x' of κφ."""
+    carried = equations.weight * rho
+    arrives = carried * (1 - equations.restart) * np.roll(contrast, -1)
+    stays, begins = carried * contrast, carried * equations.restart
     fresh = _fresh(equations, contrast).mean(axis=0)
     out = []
     for a, b in equations.folds:
@@ -253,7 +275,8 @@ def pull(
         pair = np.stack([uk, vk], axis=1).astype(np.float32)
         contrast = solved.contrasts[:, k - 1] if k else None
         stays, arrives = _tested(equations, contrast, pair)
-        rows -= equations.weight * (h * (rho * arrives - stays)[1] + b * (rho * arrives - stays)[0])
+        flow = rho * arrives - (stays if equations.chain == "continuing" else rho * stays)
+        rows -= equations.weight * (h * flow[1] + b * flow[0])
         if equations.chain != "continuing":
             begun -= _fresh(equations, contrast) @ (vk * (anew @ h) + uk * (anew @ b))
     moved = len(starts) * np.add.reduceat(equations.in_log_order(rows), starts) + begun
@@ -293,21 +316,21 @@ def held_out_imbalance(
     rho, visited = ratio[equations.order], equations.weight * w[equations.order]
     left = []
     for a, b in equations.folds:
-        stays = equations.arrived[a:b] if equations.chain == "continuing" else equations.here[a:b]
-        flow = (visited[a:b] * rho[a:b]) @ equations.arrived[a:b] - visited[a:b] @ stays
+        flow = (visited[a:b] * rho[a:b]) @ equations.changes(a, b)
+        if equations.chain == "continuing":
+            flow -= visited[a:b] @ equations.arrived[a:b]
         left.append(flow / visited[a:b].sum())
     products = [left[f] @ left[(f + 1) % FOLDS] for f in range(FOLDS)]
     return float(np.sqrt(max(np.mean(products), 0.0)))
 
 
 def _noise(equations: Equations, rho: Float[np.ndarray, " steps"], w: Float[np.ndarray, " steps"]) -> float:
-    """Σ_e ‖Σᵢ∈e ω w (ρx' − φ)‖² in a fold, its weights summing to 1; the mean of the folds."""
+    """Σ_e ‖Σᵢ∈e ω w ρ(x' − φ)‖² in a fold, its weights summing to 1; the mean of the folds."""
     total = 0.0
     for (a, b), first in zip(equations.folds, equations.first, strict=True):
-        stays = equations.arrived[a:b] if equations.chain == "continuing" else equations.here[a:b]
-        visited = FOLDS * equations.weight[a:b] * w[a:b]
-        flow = equations.arrived[a:b] * (visited * rho[a:b]).astype(np.float32)[:, None]
-        flow -= stays * visited.astype(np.float32)[:, None]
+        kept = 1.0 if equations.chain == "continuing" else 0.0  # there x' is compared with x' itself
+        visited = FOLDS * equations.weight[a:b] * w[a:b] * (rho[a:b] - kept)
+        flow = equations.changes(a, b) * visited.astype(np.float32)[:, None]
         sums = np.add.reduceat(flow, first, axis=0).astype(np.float64)
         total += float(np.sum((sums - sums.mean(axis=0)) ** 2))
     return total / FOLDS

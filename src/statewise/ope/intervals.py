@@ -22,6 +22,8 @@ class Quotient:
     mass: float = 1.0  # the mean of the weights, which is 1 up to noise
     imbalance: float = 0.0  # of the state ratio's equations
     negative: float = 0.0  # the share of the state ratio's mass that was cut off at 0
+    missed: float = 0.0  # what a critic finds missing from the estimate, in standard errors
+    leaning: float = 0.0  # by how many a critic has moved it
     reweighted: bool = True  # False: it says nothing of the policy
 
     @property

@@ -8,19 +8,39 @@ of ratios over time appears, and so no variance that grows exponentially with th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from jaxtyping import Float
 
 from statewise.ope.critic import state_values
 from statewise.ope.equations import Equations, Solved, held_out_imbalance, pull
-from statewise.ope.intervals import Quotient
+from statewise.ope.intervals import Quotient, standard_error
 from statewise.ope.prepared import Case
 from statewise.parts.fit_ratio import fit_ratio
+
+TRIFLE = 0.05
 
 
 def state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
     """With w in closed form."""
-    return _reweighted(case, rewards, case.prepared.equations, case.solved)
+    found = _reweighted(case, rewards, case.prepared.equations, case.solved)
+    return found if case.prepared.chain == "continuing" else replace(found, missed=missed(case, rewards, found))
+
+
+def missed(case: Case, rewards: Float[np.ndarray, " steps"], found: Quotient) -> float:
+    """|V̂(s₀) + Σᵢ γᵗ wᵢ ρᵢ (γc V̂(s'ᵢ) − V̂(sᵢ))| in standard errors: what w leaves of its equations, tested by V̂.
+
+    With many episodes a standard error is so little that nobody minds several: it counts as `TRIFLE` of the value at
+    least.
+    """
+    log = case.prepared
+    values, following = state_values(case, rewards)
+    carried = log.growth * case.horizon_solved.ratio * case.ratio
+    left = carried @ (log.onward * following - values) / (carried @ (1 - log.onward))
+    missing = values[log.dataset.starts[:-1]].mean() + left
+    error = max(standard_error(found.influence(), log.dataset.groups), TRIFLE * abs(found.value))
+    return float(abs(missing) / error) if error > 0 else 0.0
 
 
 def within_horizon(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
