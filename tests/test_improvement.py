@@ -105,7 +105,7 @@ def test_the_three_parts_share_no_unit(improved, seen):
 def test_the_policy_file_says_what_it_is_worth(improved):
     kept = Policy.load(improved.policy_file)
     card, told = kept.full_card()["estimate"], improved.decision.policy
-    assert (card["answer"], card["verdict"], card["estimator"]) == ("deploy", "supported", "state-ratio")
+    assert (card["answer"], card["verdict"], card["estimator"]) == ("deploy", "supported", "doubly-robust-state-ratio")
     assert (card["value"], card["low"], card["high"]) == pytest.approx((told.value, told.low, told.high))
     np.testing.assert_array_equal(kept.probabilities(np.eye(4)), improved.policy.probabilities(np.eye(4)))
     assert RunFolder.open(improved.folder).policy()[1] == "the policy that was chosen for this run"

@@ -18,7 +18,7 @@ from statewise.cli.propensities import estimated, propensities_as_json, read_log
 from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset, usual_discount
 from statewise.ope.estimate import Estimate
-from statewise.ope.evaluate import ESTIMATORS, evaluate
+from statewise.ope.evaluate import ESTIMATORS, USUAL, evaluate
 from statewise.ope.gate import Decision, gate
 from statewise.ope.select import Selection, select
 from statewise.ope.target import as_target
@@ -100,7 +100,7 @@ def command(
     gamma: float = discount or known or usual_discount(dataset)
     asked = [name for name in (ESTIMATORS if "all" in estimators else estimators) if name != "behaviour"]
     names = tuple(dict.fromkeys(("behaviour", *asked)))
-    first = asked[0] if asked else "state-ratio"
+    first = asked[0] if asked else USUAL
     selection, held_out = None, None
     if run is not None:
         held_out, dataset = dataset.split(0.5, seed=seed)

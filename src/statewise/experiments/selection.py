@@ -1,4 +1,7 @@
-"""Checkpoints judged on further logs by the state-ratio estimator, and which of them would be taken (figure 3)."""
+"""Checkpoints judged on further logs, and which of them would be taken (figure 3).
+
+The paper judges by the state ratio alone; beside it stands the usual estimator, by which `select` chooses.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ from statewise.experiments import records
 from statewise.experiments.logs import log_of
 from statewise.experiments.runner import Tell
 from statewise.experiments.study import DISCOUNTS, Cell, Method, Study
-from statewise.ope.evaluate import evaluate, prepare
+from statewise.ope.evaluate import USUAL, evaluate_all, prepare
 from statewise.ope.select import DRAWS, choose
 
 LEVEL = 0.95
+RATIO = "state-ratio"
 
 
 def evaluation_path(out: Path, cell: Cell, method: Method, seed: int) -> Path:
@@ -31,16 +35,19 @@ def run(study: Study, out: Path, tell: Tell) -> None:
             records.write_log(out, cell, seed, data)
             ready = prepare(data, discount=DISCOUNTS[cell.domain])
             for method in left:
-                scores = {}
+                scores, by_ratio = {}, []
                 for run_seed in study.datasets:
                     job = records.read(records.job_path(out, cell, method, run_seed))
                     policies = records.policies_of(job, data.observation_names)
                     for update, policy in list(zip(job["updates"], policies, strict=True))[1:]:  # not the clone
-                        scores[run_seed, int(update)] = evaluate(policy, ready, level=LEVEL, draws=DRAWS)
+                        told = evaluate_all(policy, ready, (USUAL, RATIO), level=LEVEL, draws=DRAWS)
+                        scores[run_seed, int(update)] = told[USUAL]
+                        by_ratio.append(told[RATIO].value)
                 place, told_apart, reason = choose(scores, data, LEVEL)
                 arrays = {
                     "place": np.array(list(scores)),
                     "value": [one.value for one in scores.values()],
+                    "by_ratio": by_ratio,
                     "low": [one.low for one in scores.values()],
                     "high": [one.high for one in scores.values()],
                     "effective": [one.effective_sample_size for one in scores.values()],

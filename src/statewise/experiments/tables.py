@@ -181,6 +181,7 @@ def _checkpoints(study: Study, out: Path, runs: pl.DataFrame) -> pl.DataFrame:
                 "dataset": found["place"][:, 0].astype(np.int64),
                 "update": found["place"][:, 1].astype(np.int64),
                 "estimate": found["value"],
+                "by_ratio": found["by_ratio"],
                 "low": found["low"],
                 "high": found["high"],
                 "verdict": found["verdict"].astype(str).tolist(),
@@ -223,6 +224,7 @@ def _selection(study: Study, out: Path, checkpoints: pl.DataFrame, behaviour: Ma
                 "identified": len(known),
                 "correlation": _correlation(mine, "pearson"),
                 "rank_correlation": _correlation(mine, "spearman"),
+                "correlation_by_ratio": _correlation(mine, "pearson", "by_ratio"),
                 "last_iterates_mean": mine.filter(pl.col("last"))["truth"].mean(),
                 "last_iterates_least": mine.filter(pl.col("last"))["truth"].min(),
                 "greatest_estimate_truth": greatest["truth"],
@@ -236,10 +238,10 @@ def _selection(study: Study, out: Path, checkpoints: pl.DataFrame, behaviour: Ma
     return pl.DataFrame(lines, infer_schema_length=None)
 
 
-def _correlation(table: pl.DataFrame, method: Any) -> float | None:
+def _correlation(table: pl.DataFrame, method: Any, estimate: str = "estimate") -> float | None:
     if len(table) < 3:
         return None
-    return table.select(pl.corr("estimate", "truth", method=method)).item()
+    return table.select(pl.corr(estimate, "truth", method=method)).item()
 
 
 def _evaluations(study: Study) -> list[tuple[Cell, Method, int]]:

@@ -11,7 +11,7 @@ import numpy as np
 from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset
 from statewise.ope.estimate import Estimate
-from statewise.ope.evaluate import evaluate_all, prepare
+from statewise.ope.evaluate import USUAL, evaluate_all, prepare
 from statewise.ope.intervals import Quotient, bernstein, bootstrap, standard_error
 from statewise.ope.propensity import widening, with_refits
 
@@ -48,7 +48,7 @@ def gate(
     policy: Any,
     dataset: Dataset | Propensities,
     *,
-    estimator: str = "state-ratio",
+    estimator: str = USUAL,
     discount: float | None = None,
     level: float = 0.95,
     draws: int = 1000,

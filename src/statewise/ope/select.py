@@ -13,7 +13,7 @@ import numpy as np
 from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset
 from statewise.ope.estimate import Estimate
-from statewise.ope.evaluate import evaluate, prepare
+from statewise.ope.evaluate import USUAL, evaluate, prepare
 from statewise.ope.intervals import standard_error
 from statewise.runs import RunFolder
 
@@ -45,7 +45,7 @@ def select(
     held_out: Dataset | Propensities,
     report: Dataset | Propensities | None = None,
     *,
-    estimator: str = "state-ratio",
+    estimator: str = USUAL,
     discount: float | None = None,
     level: float = 0.95,
     seed: int = 0,
