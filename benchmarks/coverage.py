@@ -2,10 +2,11 @@
 
 python benchmarks/coverage.py [--logs 200] [--out docs/coverage.md]
 
-Each domain has a target near its behaviour: random problems of six states (500 episodes that go on for 50 steps, γ = .9),
-the paper's hard example (500 episodes), and CartPole (300 episodes). The truth is exact for the finite problems, and the
-mean of 200,000 episodes for CartPole. A row counts the logs on which an estimator had a verdict, and the share of them
-whose interval held the truth. Errors are in standard errors, as the root of their mean square: 1 where these are right.
+Each domain has a target near its behaviour: ten random problems of six states (500 episodes that go on for 50 steps,
+γ = .9), the paper's hard example (500 episodes), and CartPole (300 episodes). The truth is exact for the finite
+problems, and the mean of 200,000 episodes for CartPole. A row counts the logs on which an estimator had a verdict, and
+the share of them whose interval held the truth. Errors are in standard errors, as the root of their mean square: 1
+where these are right.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Critics: of states that change slowly, fitted to other episodes than they judge, and what they say of a state ratio."""
+"""Critics: of what changes slowly, fitted to other episodes than they judge, and what they say of a state ratio."""
 
 from dataclasses import replace
 
@@ -90,7 +90,7 @@ def test_what_the_critic_finds_missing_against_a_plain_loop(logs):
             begun += weight * rho * (1.0 if last else 1 - DISCOUNT)
     missing = abs(np.mean([values[i] for i in data.starts[:-1]]) + left / begun)
     ratio, robust = (found[name] for name in NAMES)
-    assert missing > 0.5 * ratio.standard_error
+    assert missing > 0.05  # something is
     # an error of less than 5 % of the value is a trifle
     assert ratio.diagnostics.missed == pytest.approx(missing / max(ratio.standard_error, 0.05 * ratio.value), rel=1e-3)
     expected = missing / max(robust.standard_error, 0.05 * robust.value)

@@ -141,6 +141,37 @@ def test_the_equations_hold_for_states_and_actions():
     np.testing.assert_allclose(case.solved.imbalance, plain, atol=1e-5)
 
 
+def test_what_noise_leaves_of_the_equations_against_a_plain_loop():
+    """Of ε, a fold's noise with covariance N, an exact w leaves tr N, give or take √tr N²."""
+    data, chances = ragged()
+    case = Case(prepare(data, discount=DISCOUNT), chances)
+    equations, solved, onward = case.prepared.equations, case.solved, case.prepared.onward
+    phi = equations.in_log_order(equations.here)
+    fresh = phi[data.starts[:-1]].mean(axis=0)
+    expected = []
+    for fold in range(3):
+        episodes = np.flatnonzero(equations.fold_of_episode == fold)
+        whole = sum(DISCOUNT**t for e in episodes for t in range(data.lengths[e]))
+        sums = np.zeros((len(episodes), phi.shape[1]))
+        for k, e in enumerate(episodes):
+            for t, i in enumerate(range(data.starts[e], data.starts[e + 1])):
+                arrived = (1 - onward[i]) * fresh + (onward[i] * phi[i + 1] if onward[i] else 0)
+                sums[k] += DISCOUNT**t / whole * solved.signed[i] * case.ratio[i] * (arrived - phi[i])
+        noise = len(episodes) * np.cov(sums.T, ddof=0)
+        expected.append(np.trace(noise) + 1.28 * np.sqrt(np.trace(noise @ noise)))
+    assert solved.noise == pytest.approx(np.mean(expected), rel=1e-4)
+
+
+def test_what_noise_leaves_is_what_exact_ratios_leave():
+    """(ε_g − ε_f)·(ε_h − ε_f), averaged over the folds, for noise of any shape."""
+    generator = np.random.default_rng(0)
+    sizes = np.array([3.0, 2.0, 1.0, 1.0, 0.5])  # the roots of N's eigenvalues
+    f, g, h = sizes * generator.normal(size=(3, 40_000, 5))
+    left = [np.sum((b - a) * (c - a), axis=1) for a, b, c in ((f, g, h), (g, h, f), (h, f, g))]
+    assert np.mean(left) == pytest.approx(np.sum(sizes**2), rel=0.02)
+    assert np.var(np.mean(left, axis=0)) == pytest.approx(np.sum(sizes**4), rel=0.05)
+
+
 def test_contrasts_are_orthogonal_and_no_more_than_a_few():
     for actions in (1, 2, 4, 9):
         contrasts = contrasts_of(actions)

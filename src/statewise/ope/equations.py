@@ -16,8 +16,8 @@ action but one is added to the tests, so that w has a multiple of equations to m
 On CartPole this takes the estimated length of a policy five times better than the log from a third too short to right.
 
 λ is chosen on a third of the episodes. What it guards against, noise in M, has a variance in 1/episodes: with all of
-them it is a third of that. A tenth of it is used: what is best for w itself shrinks it by as much as noise moves it, and
-an interval holds noise alone. With a tenth the shrinking is little, and noise grows by next to nothing.
+them it is a third of that. A tenth of it is used: what is best for w itself shrinks it by as much as noise moves it,
+but an interval holds noise alone. With a tenth the shrinking is little, and noise grows by next to nothing.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from statewise.parts.ratio_closed_form import FOLDS, Basis, ClosedForm
 from statewise.parts.ratio_network import Chain
 
 UNDER = 10  # times less is λ than what is best for w itself
+SPREAD = 1.28  # standard deviations: noise alone leaves more one time in ten
 CONTRASTS = 3  # of actions at most, beside the constant; as many as there are for four actions
 BLOCK = 8192  # rows that features are computed on at a time, so that logs of all sizes share one compiled program
 
@@ -102,7 +103,7 @@ class Solved:
     states: Float[np.ndarray, "folds rank rank"]  # what each fold adds to the tests of states alone
     regularisation: float
     residual: float  # the closed form's held-out loss, a sum over folds
-    noise: float  # of the equations in a fold: the mean square that an exact w would leave, through fitting to another
+    noise: float  # of the equations in a fold: what an exact w would leave when fitted to another, or little more
     signed: Float[np.ndarray, " steps"]  # βᵀφ in the log's order, before it is cut off at 0
 
     @property
@@ -325,14 +326,20 @@ def held_out_imbalance(
 
 
 def _noise(equations: Equations, rho: Float[np.ndarray, " steps"], w: Float[np.ndarray, " steps"]) -> float:
-    """Σ_e ‖Σᵢ∈e ω w ρ(x' − φ)‖² in a fold, its weights summing to 1; the mean of the folds."""
+    """tr N + `SPREAD` √tr N² with N = Σ_e uuᵀ, u = Σᵢ∈e ω w ρ(x' − φ), weights summing to 1 in a fold; the folds' mean.
+
+    A fold's noise ε has covariance N, and an exact w, fitted to fold f, leaves about (ε_g − ε_f)·(ε_h − ε_f): over the
+    three folds tr N in the mean, with variance tr N².
+    """
     total = 0.0
     for (a, b), first in zip(equations.folds, equations.first, strict=True):
         kept = 1.0 if equations.chain == "continuing" else 0.0  # there x' is compared with x' itself
         visited = FOLDS * equations.weight[a:b] * w[a:b] * (rho[a:b] - kept)
         flow = equations.changes(a, b) * visited.astype(np.float32)[:, None]
         sums = np.add.reduceat(flow, first, axis=0).astype(np.float64)
-        total += float(np.sum((sums - sums.mean(axis=0)) ** 2))
+        sums -= sums.mean(axis=0)
+        noise = sums.T @ sums
+        total += float(np.trace(noise) + SPREAD * np.sqrt(np.sum(noise**2)))
     return total / FOLDS
 
 
