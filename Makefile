@@ -19,8 +19,9 @@ demo: $(SET_UP)
 	$(BIN)/statewise score $(DEMO)/run --domain cartpole
 	@echo "The answer with all its reasons: $(DEMO)/run/report.html   The policy: $(DEMO)/run/policy.safetensors"
 
+# Two workers on two cores: more threads for matrix products would only wait for each other.
 test: $(SET_UP_DEV) check browser
-	$(BIN)/pytest -n 2
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 check: $(SET_UP_DEV)
 	$(BIN)/ruff check .
