@@ -32,6 +32,8 @@ MEANS = [
     ("hiv-variants", "hiv", "average", "last_mean", 2),
     ("where-it-matters", "hard example, aliased", "OPPOSD", "last_mean", 2),
     ("where-it-matters", "hard example, aliased", "Off-PAC", "last_mean", 2),
+    ("where-it-matters", "CartPole, behaviour farther", "OPPOSD", "last_mean", 0),
+    ("where-it-matters", "CartPole, behaviour farther", "Off-PAC", "last_mean", 0),
     ("where-it-matters", "CartPole, linear", "OPPOSD", "last_mean", 0),
     ("where-it-matters", "CartPole, linear", "Off-PAC", "last_mean", 0),
     ("where-it-matters", "CartPole, full network", "OPPOSD", "last_mean", 0),
@@ -85,6 +87,16 @@ def test_runs_that_end_below_the_behaviour_are_those_that_are_named():
         ("hiv-weak", "Off-PAC (paper)", 10),
         ("hiv", "CQL", 2),
     }
+
+
+def test_estimates_follow_the_truth_where_they_are_said_to():
+    found = table("hiv-selection", "selection")
+    paper, ours = found.filter(method="OPPOSD (paper)"), found.filter(method="OPPOSD")
+    told = [*paper["correlation"], *paper.filter(cell="hiv")["correlation_by_ratio"], *ours["select_truth"]]
+    assert all(f"{number:.2f}" in WORDS for number in told)
+    assert ours["identified"].to_list() == [0] * 4
+    times = (ours["select_truth"] / ours["behaviour"]).round().to_list()
+    assert times == [51, 51, 70, 70]
 
 
 def test_without_an_anchor_runs_reach_the_top_or_fall():
