@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import Any, get_args
 
-from statewise.data.behaviour import Propensities, estimate_propensities
+from statewise.data.behaviour import Model, Propensities, estimate_propensities
 from statewise.data.dataset import Dataset, usual_discount
 from statewise.files import write_text
 from statewise.ope.gate import Decision, gate
@@ -68,6 +68,7 @@ class Plan:
             ("preset", f"one of {', '.join(OWN)}", self.preset in OWN),
             ("updates", "1 or more", self.updates is None or self.updates >= 1),
             ("time_budget", "seconds, above 0", self.time_budget is None or _between(self.time_budget, 0.0, math.inf)),
+            ("propensities", f"one of {', '.join(get_args(Model))}", self.propensities in get_args(Model)),
             ("level", "a number between 0 and 1", _between(self.level, 0.0, 1.0)),
             ("seed", "0 or more", self.seed >= 0),
         ):

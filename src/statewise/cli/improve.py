@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from statewise.cli.options import finite, json_option, log_options
+from statewise.cli.options import finite, json_option, log_options, propensity_model_option
 from statewise.cli.propensities import read_log
 from statewise.improvement import Improvement, Plan, Stage, improve
 from statewise.presets import ALGORITHMS, OWN
@@ -52,6 +52,7 @@ class _Duration(click.ParamType):
 @click.option("--time-budget", type=_Duration(), help="Such as 5m; learning stops when its share is used up.")
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file of these options and of [settings].")
 @log_options
+@propensity_model_option
 @json_option
 def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **options) -> None:
     """Learn a better policy from LOG, say what it is worth, and whether to use it.
@@ -65,6 +66,8 @@ def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **o
     if isinstance(given.get("time_budget"), str):
         given["time_budget"] = _Duration().convert(given["time_budget"], None, None)
     given |= {each.name: options[each.name] for each in fields(Plan) if options.get(each.name) is not None}
+    if options["propensity_model"] is not None:
+        given["propensities"] = options["propensity_model"]
     plan = changed(Plan(), given)
     out = Path("runs") / log.stem if out is None else out
     started = time.perf_counter()
@@ -116,6 +119,7 @@ def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
                         "current": decision.behaviour.value,
                         "gain": gain if told.identified else None,
                         "episodes_needed": decision.episodes_needed,
+                        "checks": {check.name: check.outcome for check in improvement.content.checks},
                         "algorithm": improvement.algorithm,
                         "seed": improvement.selection.seed,
                         "update": improvement.selection.update,
@@ -137,6 +141,9 @@ def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
         f"{told.value:.4g}  ({told.low:.4g} to {told.high:.4g}), {told.verdict}" if told.identified else told.verdict
     )
     console.print(Text(f"  new policy  {worth}"))
+    for check in improvement.content.checks:
+        if check.outcome != "good":
+            console.print(Text(f"  {check.outcome:<11} {check.name}: {check.measured}. {check.meaning}"))
     console.print(Text(f"  report      {improvement.report}"))
     console.print(Text(f"  policy      {improvement.policy_file}"))
     if improvement.stopped:

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
+from statewise.data.behaviour import Model
 from statewise.data.rawlog import NAMED, Columns
 from statewise.policy_file import Policy
+
+
+class _Actions(click.ParamType):
+    name = "number|A,B,…"
+
+    def convert(self, value, param, ctx) -> int | tuple[str, ...]:
+        words = listed(value)
+        if len(words) > 1 and all(words) and len(set(words)) == len(words):
+            return words
+        return click.IntRange(min=1).convert(value, param, ctx)
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The names in `A,B,"C, D"`."""
+    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
 
 
 def log_options(command: Callable) -> Callable:
@@ -23,8 +40,9 @@ def log_options(command: Callable) -> Callable:
     )(command)
     command = click.option(
         "--actions",
-        type=click.IntRange(min=1),
-        help="Number of actions [default: the largest seen, plus one].",
+        type=_Actions(),
+        help="Number of actions [default: the largest seen, plus one], or the words for them in order, as A,B,C "
+        "[default: those seen, by alphabet].",
     )(command)
     command = click.option(
         "--ends",
@@ -46,7 +64,7 @@ def log_arguments(given: dict[str, Any]) -> dict[str, Any]:
     names = {name: column for name, column in names.items() if column is not None}
     observations = given.pop("observations")
     if observations is not None:
-        names["observations"] = tuple(name.strip() for name in observations.split(","))
+        names["observations"] = listed(observations)
     return {"columns": Columns(**names)} | {key: given.pop(key) for key in ("actions", "ends", "propensity")}
 
 
@@ -77,6 +95,11 @@ choose_option = click.option(
     default="draw",
     show_default=True,
     help="Draw each action with its probability, as the policy was evaluated; or always take the likeliest.",
+)
+propensity_model_option = click.option(
+    "--propensity-model",
+    type=click.Choice(get_args(Model)),
+    help="What estimates propensities: gradient-boosted trees or a logistic model  [default: boosting]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for a machine.")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from statewise.data.findings import Findings
+from statewise.data.findings import Findings, no_observations
 from statewise.data.rawlog import RawLog
 from statewise.data.threads import each
 
@@ -35,8 +35,9 @@ def check(raw: RawLog) -> tuple[RawLog, Layout | None, Findings]:
     if len(raw) == 0:
         findings.fault("log", "it has no rows", "Give a file with one row for each decision")
         return raw, None, findings
-    if raw.observations.shape[1] == 0:
-        _no_observations(raw, findings)
+    missing = no_observations(raw.columns.observation_prefix)
+    if raw.observations.shape[1] == 0 and missing.column not in raw.unreadable:
+        findings.items.append(missing)
     _check_widths(raw, findings)
     ordered, layout = _in_order_of_time(raw, findings)
     _check_observations(ordered, layout, findings)
@@ -51,15 +52,6 @@ def check(raw: RawLog) -> tuple[RawLog, Layout | None, Findings]:
     _check_ends(decisions)
     _check_units(ordered, layout, findings)
     return ordered, layout, findings
-
-
-def _no_observations(raw: RawLog, findings: Findings) -> None:
-    prefix = raw.columns.observation_prefix
-    findings.fault(
-        f"{prefix}*",
-        "no observation column was found",
-        f"Name the columns that describe the state {prefix}…, or list them with --observations",
-    )
 
 
 def _check_widths(raw: RawLog, findings: Findings) -> None:

@@ -32,6 +32,7 @@ class ActionSummary:
     """How often one action was taken, and in how many steps it could not have been."""
 
     action: int
+    name: str
     count: int
     share: float
     unsupported_steps: int | None  # legal, but with probability 0; None: the log has no whole distributions
@@ -86,6 +87,7 @@ def summarise(dataset: Dataset) -> Summary:
         actions=tuple(
             ActionSummary(
                 action=a,
+                name=dataset.action_names[a],
                 count=int(counts[a]),
                 share=float(counts[a] / len(dataset)),
                 unsupported_steps=None if unsupported is None else int(unsupported[a]),
