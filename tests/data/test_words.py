@@ -125,3 +125,19 @@ def test_the_columns_of_the_log_are_listed_once():
     _, findings = read(pl.DataFrame({"x": [1.0], "y": [2.0]}))
     assert len(findings.faults) == 6
     assert sum("The log has x, y" in str(fault) for fault in findings.faults) == 1
+
+
+def test_what_is_known_only_after_the_decision_is_no_observation():
+    frame, columns = changed(step=[0] * 60), sw.Columns(observations=("obs_x", "reward", "obs_x"))
+    _, findings = read(frame, columns=columns)
+    assert [(fault.column, fault.found) for fault in findings.faults] == [
+        ("obs_x", "it is listed twice"),
+        ("reward", "it is not known before the decision"),
+    ]
+
+
+@pytest.mark.parametrize("column", ["obs_x", "reward"])
+def test_numbers_that_learning_cannot_hold_are_refused(column):
+    _, findings = read(changed(step=[0] * 60, **{column: [1.0] * 59 + [-1e30]}))
+    assert [(fault.column, fault.rows) for fault in findings.faults] == [(column, (59,))]
+    assert "a number beyond 1e+18" in findings.faults[0].found

@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
 from statewise.cli.options import finite, json_option, log_options, propensity_model_option
@@ -136,14 +137,16 @@ def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
     console.print(
         Panel(Text.assemble(answer, "\n", decision.reason[:1].upper() + decision.reason[1:] + "."), width=100)
     )
-    console.print(Text(f"  today       {decision.behaviour.value:.4g}  (mean return of the log's judging episodes)"))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_row("  today", f"{decision.behaviour.value:.4g}  (mean return of the log's judging episodes)")
     worth = (
         f"{told.value:.4g}  ({told.low:.4g} to {told.high:.4g}), {told.verdict}" if told.identified else told.verdict
     )
-    console.print(Text(f"  new policy  {worth}"))
+    table.add_row("  new policy", worth)
     for check in improvement.content.checks:
         if check.outcome != "good":
-            console.print(Text(f"  {check.outcome:<11} {check.name}: {check.measured}. {check.meaning}"))
+            table.add_row(f"  {check.outcome}", Text(f"{check.name}: {check.measured}. {check.meaning}"))
+    console.print(table)
     console.print(Text(f"  report      {improvement.report}"))
     console.print(Text(f"  policy      {improvement.policy_file}"))
     if improvement.stopped:

@@ -20,10 +20,12 @@ class _Actions(click.ParamType):
     name = "number|A,B,…"
 
     def convert(self, value, param, ctx) -> int | tuple[str, ...]:
-        words = listed(value)
+        words = listed(str(value))
         if len(words) > 1 and all(words) and len(set(words)) == len(words):
             return words
-        return click.IntRange(min=1).convert(value, param, ctx)
+        if not str(value).isdecimal() or int(value) < 1:
+            self.fail(f"'{value}' is neither a number above 0 nor different words, as A,B,C", param, ctx)
+        return int(value)
 
 
 def listed(text: str) -> tuple[str, ...]:
@@ -114,6 +116,15 @@ def policy_at(path: Path) -> tuple[Policy, str]:
             raise click.ClickException(f"{path}: its policy acts by trees; only a network's can be used here")
         return policy, words
     return Policy.load(path), "the policy in that file"
+
+
+def misfit(policy: Any, simulator: Any) -> str | None:
+    """In words, why a policy cannot be played in a simulator; None where it can."""
+    sizes = [(len(one.observation_names), len(one.action_names)) for one in (policy, simulator)]
+    if sizes[0] == sizes[1]:
+        return None
+    (observations, actions), (observed, possible) = sizes
+    return f"is for {observations} observations and {actions} actions, {simulator.name} has {observed} and {possible}"
 
 
 def needs(extra: str, *modules: str) -> None:

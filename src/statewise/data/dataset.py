@@ -244,7 +244,9 @@ class Dataset:
         groups = int(self.groups.max()) + 1
         if groups < len(fractions) + 1:
             kind = "episodes" if self.units is None else "units"
-            raise ValueError(f"{groups} {kind} cannot be split into {len(fractions) + 1} parts")
+            raise ValueError(
+                f"{groups} {kind[:-1] if groups == 1 else kind} cannot be split into {len(fractions) + 1} parts"
+            )
         shuffled = np.random.default_rng(seed).permutation(groups)
         edges = np.rint(np.cumsum(fractions) * groups).astype(int)
         # every part gets one group at least

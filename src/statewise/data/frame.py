@@ -131,8 +131,14 @@ class _FrameReader:
                 self.findings.items.append(fault)
                 self.unreadable.add(fault.column)
             return found
-        self.require(self.columns.observations)
-        return [name for name in self.columns.observations if name in self.frame.columns]
+        wanted = [name for name in self.columns.observations if name]
+        self.require(wanted)
+        later = [name for name in ("action", "reward", "propensity", "terminated", "truncated")]
+        for name in sorted({name for name in wanted if wanted.count(name) > 1}):
+            self.findings.fault(name, "it is listed twice", "Check --observations")
+        for name in sorted({getattr(self.columns, role) for role in later} & set(wanted)):
+            self.findings.fault(name, "it is not known before the decision", "Take it out of --observations")
+        return [name for name in dict.fromkeys(wanted) if name in self.frame.columns]
 
     def _numeric_columns(self) -> str:
         """Which columns could be the state: those of numbers that are nothing else."""

@@ -65,6 +65,8 @@ def summarise(dataset: Dataset) -> Summary:
     counts = np.bincount(dataset.actions, minlength=dataset.action_count)
     unsupported = _unsupported(dataset)
     observed = dataset.observations
+    with np.errstate(over="ignore", invalid="ignore"):  # the largest floats have no finite spread
+        spread = observed.std(axis=0, dtype=float)
     return Summary(
         episodes=dataset.episodes,
         steps=len(dataset),
@@ -72,7 +74,7 @@ def summarise(dataset: Dataset) -> Summary:
         observations={
             name: {
                 "mean": float(observed[:, j].mean(dtype=float)),
-                "std": float(observed[:, j].std(dtype=float)),
+                "std": float(spread[j]),
                 "min": float(observed[:, j].min()),
                 "max": float(observed[:, j].max()),
             }
