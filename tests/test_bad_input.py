@@ -1,9 +1,11 @@
 """Every command meets every mistake: one sentence, exit code 2, no traceback, and every good file left as it was."""
 
+import gc
 import resource
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -296,3 +298,20 @@ def test_a_minari_data_set_that_is_not_there(place, told, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(place))
     for name in ("tests/absent-v0", ""):
         assert "there is no such Minari data set here" in told(["inspect", f"minari:{name}"])
+
+
+def test_control_c_within_a_callback_is_not_lost(place, told, monkeypatch):
+    """As it comes to one of JAX's callbacks of the garbage collector, whose exceptions Python drops."""
+
+    def stop(*_):
+        gc.callbacks.remove(stop)
+        raise KeyboardInterrupt
+
+    def wait(*_, **__):
+        gc.callbacks.append(stop)
+        gc.collect()
+        for _ in range(1000):
+            time.sleep(0.01)
+
+    monkeypatch.setattr("statewise.cli.inspect.read", wait)
+    assert told(call("inspect"), code=130).strip() == "Stopped."
