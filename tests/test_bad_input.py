@@ -1,9 +1,11 @@
 """Every command meets every mistake: one sentence, exit code 2, no traceback, and every good file left as it was."""
 
+import gc
 import resource
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -19,6 +21,7 @@ from statewise.runs import RunFolder
 
 COLUMNS = "episode,step,obs_a,obs_b,action,reward,propensity,terminated"
 ROWS = ["1,0,0.5,1,0,1,0.5,0", "1,1,0.2,2,1,0,0.5,1", "2,0,0.1,0,1,1,0.5,1", "3,0,0.3,3,0,0,0.5,1"]
+ROWS += [f"{episode},0,0.{episode},1,{episode % 2},1,0.5,1" for episode in range(4, 20)]
 GOOD = "a good file"
 
 # How each command is called where all is well, in a folder with log.csv, run/ and p.safetensors. `{log}` is its log,
@@ -278,3 +281,37 @@ def test_a_policy_for_other_observations(place, told):
     (place / "log.csv").write_text("\n".join([COLUMNS.replace("obs_b", "obs_c"), *ROWS]))
     assert "'b' is missing" in told(call("act"))
     assert "b" in told(["evaluate", "p.safetensors", "log.csv", "--estimator", "per-decision"])
+
+
+def test_a_policy_that_does_not_fit_the_simulator(place, told):
+    assert "run: its policy is for 2 observations and 2 actions, cartpole has 4 and 2" in told(call("score"))
+
+
+@pytest.mark.parametrize("given", ["0", "a,a", "a,", "two"])
+def test_actions_that_are_neither_a_number_nor_words(given, place, told):
+    words = f"'{given}' is neither a number above 0 nor different words, as A,B,C"
+    assert words in told(["inspect", "log.csv", "--actions", given])
+
+
+def test_a_minari_data_set_that_is_not_there(place, told, monkeypatch):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(place))
+    for name in ("tests/absent-v0", ""):
+        assert "there is no such Minari data set here" in told(["inspect", f"minari:{name}"])
+
+
+def test_control_c_within_a_callback_is_not_lost(place, told, monkeypatch):
+    """As it comes to one of JAX's callbacks of the garbage collector, whose exceptions Python drops."""
+
+    def stop(*_):
+        gc.callbacks.remove(stop)
+        raise KeyboardInterrupt
+
+    def wait(*_, **__):
+        gc.callbacks.append(stop)
+        gc.collect()
+        for _ in range(1000):
+            time.sleep(0.01)
+
+    monkeypatch.setattr("statewise.cli.inspect.read", wait)
+    assert told(call("inspect"), code=130).strip() == "Stopped."

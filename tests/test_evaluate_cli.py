@@ -184,3 +184,28 @@ def test_mistakes_are_answered_by_a_sentence(arguments, said, folder, statewise,
     assert code == 2
     assert said in words(out + err)
     assert "Traceback" not in err
+
+
+def test_a_log_that_lacks_an_action_is_read_by_the_policys_own_words(folder, statewise):
+    """By alphabet alone, 'yes' would be the log's action 0."""
+    one = replace(DATA, distributions=None, action_names=("no", "yes"))
+    only = one.take(np.array([e for e in range(one.episodes) if one.actions[one.starts[e] : one.starts[e + 1]].all()]))
+    only.save(folder / "only.csv")
+    code, out, err = statewise("evaluate", folder / "better.safetensors", folder / "only.csv", *QUICK, "--json")
+    assert code == 0, err
+    expected = sw.evaluate(policy(BETTER), only, "weighted-per-decision")
+    assert json.loads(out)["estimates"][1]["effective_sample_size"] == pytest.approx(expected.effective_sample_size)
+    names = folder / "only.csv", "--actions", "yes,no"
+    code, _, err = statewise("evaluate", folder / "better.safetensors", *names, *QUICK)
+    assert code == 2
+    assert "the policy's actions are no, yes, and the log's yes, no" in words(err)
+
+
+def test_the_model_of_propensities_can_be_chosen(folder, statewise):
+    ask = ("evaluate", folder / "better.safetensors", folder / "log.parquet", *QUICK, "--propensity-model", "logistic")
+    code, _, err = statewise(*ask)
+    assert code == 2
+    assert "--propensity-model is for --propensity estimate" in err
+    code, out, _ = statewise(*ask, "--propensity", "estimate", "--json")
+    assert code == 0
+    assert json.loads(out)["propensities"]["model"] == "logistic"

@@ -166,12 +166,29 @@ def test_a_time_budget_stops_learning_and_the_next_call_goes_on(improved, tmp_pa
 def test_what_the_log_cannot_tell_is_never_deployed(tmp_path):
     """The good actions are so rare that the few episodes which hold them cannot say what they are worth."""
     unclear = improve(log(STUBBORN), PLAN, out=tmp_path / "run")
-    assert unclear.decision.answer in ("collect more data", "do not deploy")
+    assert unclear.policy.probabilities(np.eye(4))[2, 0] > 0.5  # what was learned is indeed something else
+    assert unclear.decision.policy.verdict == "not identified"
+    assert unclear.decision.answer == "collect more data"
     card = Policy.load(unclear.policy_file).full_card()["estimate"]
     assert card["answer"] == unclear.decision.answer
-    if not unclear.decision.policy.identified:
-        assert "value" not in card
-        assert unclear.content.worth("chosen").value is None
+    assert "value" not in card
+    assert unclear.content.worth("chosen").value is None
+    assert not any(worth.role == "gain" for worth in unclear.content.worths)
+
+
+def test_a_log_from_which_nothing_can_come_is_refused_before_anything_is_written(tmp_path):
+    few = log(units=False).take(np.arange(14))
+    with pytest.raises(
+        ValueError, match="the log has 14 episodes: to learn, to choose and to judge on different ones takes 15"
+    ):
+        improve(few, PLAN, out=tmp_path / "run")
+    with pytest.raises(ValueError, match="the log has 14 units"):
+        improve(log().take(np.arange(28)), PLAN, out=tmp_path / "run")
+    made = log()
+    ones = {"actions": np.zeros_like(made.actions), "action_count": 1, "action_names": (), "distributions": None}
+    with pytest.raises(ValueError, match="a single action"):
+        improve(replace(made, **ones), PLAN, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_propensities_that_were_not_logged_are_estimated_on_each_part(tmp_path):
@@ -195,6 +212,7 @@ def test_propensities_that_were_not_logged_are_estimated_on_each_part(tmp_path):
         ({"time_budget": -1.0}, "'time_budget' is -1.0"),
         ({"level": 1.0}, "'level' is 1.0"),
         ({"seed": -1}, "'seed' is -1"),
+        ({"propensities": "magic"}, "'propensities' is 'magic', but should be one of boosting, logistic"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(change, words):

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import Any, get_args
 
-from statewise.data.behaviour import Propensities, estimate_propensities
+from statewise.data.behaviour import Model, Propensities, estimate_propensities
 from statewise.data.dataset import Dataset, usual_discount
 from statewise.files import write_text
 from statewise.ope.gate import Decision, gate
@@ -37,6 +37,7 @@ from statewise.training import Config, Told, fit
 
 PARTS = (0.6, 0.2)  # to learn from, to choose by; the rest judges
 BESIDE = ("offpac", "behaviour-cloning")  # what the first algorithm is compared with
+FEWEST = 15  # episodes or units: three to judge on, below which there is no estimate at all
 LEARNING = 0.8  # the share of a time budget that may go into learning
 REPORT = "report.html"
 
@@ -68,6 +69,7 @@ class Plan:
             ("preset", f"one of {', '.join(OWN)}", self.preset in OWN),
             ("updates", "1 or more", self.updates is None or self.updates >= 1),
             ("time_budget", "seconds, above 0", self.time_budget is None or _between(self.time_budget, 0.0, math.inf)),
+            ("propensities", f"one of {', '.join(get_args(Model))}", self.propensities in get_args(Model)),
             ("level", "a number between 0 and 1", _between(self.level, 0.0, 1.0)),
             ("seed", "0 or more", self.seed >= 0),
         ):
@@ -129,9 +131,9 @@ def improve(
     plan = Plan() if plan is None else plan
     plan = replace(plan, discount=usual_discount(log) if plan.discount is None else plan.discount)
     configs = _configs(plan)
+    parts = _parts(log, plan)
     RunFolder.create(out)  # what cannot be written is found out before anything is learned
     deadline = None if plan.time_budget is None else time.monotonic() + LEARNING * plan.time_budget
-    parts = log.split(*PARTS, seed=plan.seed)
     learn, choose, judge = (_with_propensities(part, plan, progress) for part in parts)
     runs, stopped = _learn(_log(learn), configs, plan, Path(out), deadline, progress)
     candidates = {name: _select(name, run, choose, judge, plan, progress) for name, run in runs.items()}
@@ -153,6 +155,21 @@ def improve(
     improvement = Improvement(decision, candidates[best], best, content, Path(out), tuple(stopped))
     _write(improvement, runs[plan.algorithm])
     return improvement
+
+
+def _parts(log: Dataset, plan: Plan) -> tuple[Dataset, ...]:
+    """The parts to learn from, to choose by and to judge on; a log from which nothing can come is refused."""
+    if log.action_count == 1:
+        raise ValueError("the log has a single action, so there is nothing to choose between (--actions says how many)")
+    groups = int(log.groups.max()) + 1
+    if groups < FEWEST:
+        kind = "episode" if log.units is None else "unit"
+        has = f"{groups} {kind}{'' if groups == 1 else 's'}"
+        raise ValueError(
+            f"the log has {has}: to learn, to choose and to judge on different ones takes {FEWEST} at the very least, "
+            "and for an answer a few hundred"
+        )
+    return log.split(*PARTS, seed=plan.seed)
 
 
 def _with_propensities(part: Dataset, plan: Plan, progress: Callable[[Stage], None]) -> Dataset | Propensities:

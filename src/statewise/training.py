@@ -218,7 +218,7 @@ class _Loop:
             "versions": versions(),
         }
         if isinstance(self.config, FittedQ):
-            return replace(state[i], card=card)
+            return replace(state[i], card=card, action_names=self.dataset.action_names)
         own = jax.tree.map(lambda leaf: leaf[i], state)
         network: Network = ALGORITHMS[type(self.config)].policy(self.config, own)
         network = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), network)
@@ -229,7 +229,7 @@ class _Loop:
             mean=self.scaler.mean[:seen],
             std=self.scaler.std[:seen],
             observation_names=self.dataset.observation_names,
-            action_names=tuple(str(a) for a in range(self.dataset.action_count)),
+            action_names=self.dataset.action_names,
             card=card,
         )
 

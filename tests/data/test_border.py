@@ -48,7 +48,6 @@ def masked(**rows) -> pl.DataFrame:
 
 FAULTS = {
     "misspelt column": (good().rename({"reward": "rewrad"}), "reward", (), "Did you mean 'rewrad'"),
-    "other case": (good().rename({"action": "Action"}), "action", (), "Did you mean 'Action'"),
     "missing column": (good().drop("reward"), "reward", (), "--reward-column"),
     "no propensity": (good().drop("propensity"), "propensity", (), "--propensity estimate"),
     "no terminated": (good().drop("terminated"), "terminated", (), "--ends terminated"),

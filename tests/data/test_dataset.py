@@ -90,7 +90,7 @@ def test_split_keeps_units_whole():
 
 
 def test_split_of_too_few_is_refused():
-    with pytest.raises(ValueError, match="1 units cannot be split into 2 parts"):
+    with pytest.raises(ValueError, match="1 unit cannot be split into 2 parts"):
         make([2, 2], units=["p", "p"]).split(0.5)
     with pytest.raises(ValueError, match="sum to less than 1"):
         make([2, 2]).split(0.6, 0.6)

@@ -1,5 +1,7 @@
 """Minari data sets, written and read by Minari itself."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ def own_folder(tmp_path, monkeypatch):
 def test_round_trip():
     log = make([2, 1, 3])
     sw.to_minari(log, "tests/log-v0")
-    for source in ("minari:tests/log-v0", minari.load_dataset("tests/log-v0")):
+    for source in ("minari:tests/log-v0", Path("minari:tests/log-v0"), minari.load_dataset("tests/log-v0")):
         back = sw.load(source)
         for name in (
             "observations",

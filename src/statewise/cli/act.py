@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from statewise.acting import decide, matched
-from statewise.cli.options import choose_option, json_option, policy_at, seed_option, writable
+from statewise.cli.options import choose_option, json_option, listed, policy_at, seed_option, writable
 from statewise.data.observations import read_observations, table_text, write_table
 from statewise.data.rawlog import Columns
 
@@ -40,7 +40,7 @@ def command(
     policy, which = policy_at(policy_path)
     table = read_observations(observations)
     columns = matched(policy.observation_names, table.names)
-    kept = [] if keep is None else [name.strip() for name in keep.split(",")]
+    kept = [] if keep is None else listed(keep)
     unknown = [name for name in kept if name not in table.names]
     if unknown:
         raise click.BadParameter(f"{observations} has no column '{unknown[0]}'", param_hint="--keep")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from statewise.cli.options import json_option, seed_option, writable
+from statewise.cli.options import json_option, misfit, seed_option, writable
 from statewise.cli.progress import bar
 from statewise.domains.behaviours import DOMAINS, Noisy, NoisyTrees, Uniform, domain_and_behaviour, with_noise
 from statewise.domains.collect import collect
@@ -67,12 +67,7 @@ def command(
 
 def _from_file(path: str, noise: float, simulator) -> Noisy | NoisyTrees:
     policy = load_policy(path)
-    if len(policy.observation_names) != len(simulator.observation_names) or len(policy.action_names) != len(
-        simulator.action_names
-    ):
-        raise click.BadParameter(
-            f"{path} is for {len(policy.observation_names)} observations and {len(policy.action_names)} actions, "
-            f"{simulator.name} has {len(simulator.observation_names)} and {len(simulator.action_names)}",
-            param_hint="--behaviour",
-        )
+    unfit = misfit(policy, simulator)
+    if unfit is not None:
+        raise click.BadParameter(f"{path} {unfit}", param_hint="--behaviour")
     return with_noise(policy, share=1 - noise)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from statewise.cli.options import finite, json_option, log_options, seed_option
+from statewise.cli.options import finite, json_option, log_options, propensity_model_option, seed_option
 from statewise.cli.progress import bar
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
 from statewise.data.behaviour import Propensities
@@ -71,6 +71,7 @@ class Evaluation:
 )
 @seed_option
 @log_options
+@propensity_model_option
 @json_option
 def command(
     policy: Path,
@@ -94,7 +95,8 @@ def command(
     console = Console(stderr=True, quiet=as_json, highlight=False)
     run = RunFolder.open(policy) if policy.is_dir() else None
     target = None if run else as_target("target-columns" if target_columns else policy)
-    dataset, estimate = read_log(log, options, console, target_prefix="target_" if target_columns else None)
+    prefix = "target_" if target_columns else None
+    dataset, estimate = read_log(log, options, console, prefix, policy=run.policy()[0] if run else target)
     _warn_of_training_data(dataset, run, target, console)
     known = run.manifest().get("config", {}).get("discount") if run else None
     gamma: float = discount or known or usual_discount(dataset)
@@ -104,9 +106,9 @@ def command(
     selection, held_out = None, None
     if run is not None:
         held_out, dataset = dataset.split(0.5, seed=seed)
-    report = estimated(dataset, console) if estimate else dataset
+    report = estimated(dataset, console, options["propensity_model"]) if estimate else dataset
     if held_out is not None:
-        scored = estimated(held_out, console) if estimate else held_out
+        scored = estimated(held_out, console, options["propensity_model"]) if estimate else held_out
         selection = _choose(policy, scored, report, first, gamma, seed, console.quiet)
         target = selection.policy
     estimates = {}

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
-from statewise.cli.options import json_option, log_options, needs
+from statewise.cli.options import json_option, log_options, needs, propensity_model_option
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
 from statewise.data.augment import smooth
 from statewise.data.behaviour import Propensities
@@ -57,6 +57,7 @@ from statewise.training import Result, Told, fit, usual_discount
 @click.option("--tensorboard", metavar="DIR", type=click.Path(path_type=Path), help="Also write TensorBoard's events.")
 @click.option("--mlflow", metavar="URI", help="Also log to MLflow: http://…, sqlite:///FILE, …")
 @log_options
+@propensity_model_option
 @json_option
 def command(
     log: Path,
@@ -76,7 +77,7 @@ def command(
     """Learn better policies from LOG and keep them, with all checkpoints and metrics, in a run folder."""
     console = Console(stderr=True, quiet=as_json, highlight=False)
     dataset, estimate = read_log(log, options, console)
-    propensities = estimated(dataset, console) if estimate else None
+    propensities = estimated(dataset, console, options["propensity_model"]) if estimate else None
     dataset = dataset if propensities is None else propensities.dataset
     if discount is None and preset_name in OWN:
         discount = usual_discount(dataset)

@@ -12,9 +12,10 @@ import click
 from rich.console import Console
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
-from statewise.cli.options import finite, json_option, log_options
+from statewise.cli.options import finite, json_option, log_options, propensity_model_option
 from statewise.cli.propensities import read_log
 from statewise.improvement import Improvement, Plan, Stage, improve
 from statewise.presets import ALGORITHMS, OWN
@@ -52,6 +53,7 @@ class _Duration(click.ParamType):
 @click.option("--time-budget", type=_Duration(), help="Such as 5m; learning stops when its share is used up.")
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file of these options and of [settings].")
 @log_options
+@propensity_model_option
 @json_option
 def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **options) -> None:
     """Learn a better policy from LOG, say what it is worth, and whether to use it.
@@ -65,6 +67,8 @@ def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **o
     if isinstance(given.get("time_budget"), str):
         given["time_budget"] = _Duration().convert(given["time_budget"], None, None)
     given |= {each.name: options[each.name] for each in fields(Plan) if options.get(each.name) is not None}
+    if options["propensity_model"] is not None:
+        given["propensities"] = options["propensity_model"]
     plan = changed(Plan(), given)
     out = Path("runs") / log.stem if out is None else out
     started = time.perf_counter()
@@ -116,6 +120,7 @@ def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
                         "current": decision.behaviour.value,
                         "gain": gain if told.identified else None,
                         "episodes_needed": decision.episodes_needed,
+                        "checks": {check.name: check.outcome for check in improvement.content.checks},
                         "algorithm": improvement.algorithm,
                         "seed": improvement.selection.seed,
                         "update": improvement.selection.update,
@@ -132,11 +137,16 @@ def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
     console.print(
         Panel(Text.assemble(answer, "\n", decision.reason[:1].upper() + decision.reason[1:] + "."), width=100)
     )
-    console.print(Text(f"  today       {decision.behaviour.value:.4g}  (mean return of the log's judging episodes)"))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_row("  today", f"{decision.behaviour.value:.4g}  (mean return of the log's judging episodes)")
     worth = (
         f"{told.value:.4g}  ({told.low:.4g} to {told.high:.4g}), {told.verdict}" if told.identified else told.verdict
     )
-    console.print(Text(f"  new policy  {worth}"))
+    table.add_row("  new policy", worth)
+    for check in improvement.content.checks:
+        if check.outcome != "good":
+            table.add_row(f"  {check.outcome}", Text(f"{check.name}: {check.measured}. {check.meaning}"))
+    console.print(table)
     console.print(Text(f"  report      {improvement.report}"))
     console.print(Text(f"  policy      {improvement.policy_file}"))
     if improvement.stopped:

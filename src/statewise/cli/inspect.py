@@ -61,7 +61,10 @@ def _show(log: Path, findings: Findings, summary: Summary | None) -> None:
     for warning in findings.warnings:
         console.print(_line("note", "yellow", warning))
     if summary is not None:
-        for table in (_facts(summary), _spreads(summary), _observations(summary), _actions(summary)):
+        spreads = _spreads(summary)
+        if console.measure(spreads).maximum > console.width:
+            spreads = _spreads(summary, left_out=("25 %", "75 %"))  # a number cut short would be another number
+        for table in (_facts(summary), spreads, _observations(summary), _actions(summary)):
             console.print()
             console.print(table)
 
@@ -83,11 +86,13 @@ def _facts(summary: Summary) -> Table:
     return table
 
 
-def _spreads(summary: Summary) -> Table:
+def _spreads(summary: Summary, left_out: tuple[str, ...] = ()) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=True)
-    table.add_column("")
-    for name in ("mean", "std", "least", "5 %", "25 %", "median", "75 %", "95 %", "most"):
-        table.add_column(name, justify="right")
+    table.add_column("", no_wrap=True)
+    names = ("mean", "std", "least", "5 %", "25 %", "median", "75 %", "95 %", "most")
+    for name in names:
+        if name not in left_out:
+            table.add_column(name, justify="right", no_wrap=True)
     rows: list[tuple[str, Spread]] = [
         ("episode length", summary.lengths),
         ("episode return", summary.returns),
@@ -96,7 +101,8 @@ def _spreads(summary: Summary) -> Table:
     if summary.propensities:
         rows.append(("propensity", summary.propensities))
     for name, spread in rows:
-        table.add_row(name, *(f"{value:.4g}" for value in (spread.mean, spread.std, *spread.quantiles.values())))
+        told = zip(names, (spread.mean, spread.std, *spread.quantiles.values()), strict=True)
+        table.add_row(name, *(f"{value:.4g}" for which, value in told if which not in left_out))
     return table
 
 
@@ -122,7 +128,7 @@ def _actions(summary: Summary) -> Table:
         table.add_column("decisions where it had no chance", justify="right")
     for action in summary.actions[:30]:
         bar = "█" * round(20 * action.share)
-        row = [str(action.action), f"{action.count:,}", f"{action.share:.1%}", f"[cyan]{bar}[/cyan]"]
+        row = [Text(action.name), f"{action.count:,}", f"{action.share:.1%}", f"[cyan]{bar}[/cyan]"]
         if summary.whole_distributions:
             row.append(f"{action.unsupported_steps:,}")
         table.add_row(*row)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import difflib
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
 import click
@@ -53,7 +57,9 @@ def group() -> None:
 def main() -> None:
     """Runs the command line; what the user can mend ends with a sentence and exit code 2, never a traceback."""
     try:
-        sys.exit(group.main(standalone_mode=False))  # None, or the code a command ended with
+        with _interruptible():
+            code = group.main(standalone_mode=False)  # None, or the code a command ended with
+        sys.exit(code)
     except click.UsageError as error:
         error.show()
         sys.exit(2)
@@ -63,6 +69,24 @@ def main() -> None:
     except (click.ClickException, ValueError, OSError, ImportError, ArithmeticError) as error:
         click.echo(f"Error: {_sentence(error)}", err=True)
         sys.exit(2)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Control-C that comes while Python runs a finaliser or a callback of JAX's is dropped there: it comes again."""
+    told = sys.unraisablehook
+
+    def again(dropped) -> None:
+        if isinstance(dropped.exc_value, KeyboardInterrupt):
+            threading.Timer(0.05, _thread.interrupt_main).start()
+        else:
+            told(dropped)
+
+    sys.unraisablehook = again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = told
 
 
 def _sentence(error: Exception) -> str:

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
+from statewise.data.behaviour import Model
 from statewise.data.rawlog import NAMED, Columns
 from statewise.policy_file import Policy
+
+
+class _Actions(click.ParamType):
+    name = "number|A,B,…"
+
+    def convert(self, value, param, ctx) -> int | tuple[str, ...]:
+        words = listed(str(value))
+        if len(words) > 1 and all(words) and len(set(words)) == len(words):
+            return words
+        if not str(value).isdecimal() or int(value) < 1:
+            self.fail(f"'{value}' is neither a number above 0 nor different words, as A,B,C", param, ctx)
+        return int(value)
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The names in `A,B,"C, D"`."""
+    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
 
 
 def log_options(command: Callable) -> Callable:
@@ -23,8 +42,9 @@ def log_options(command: Callable) -> Callable:
     )(command)
     command = click.option(
         "--actions",
-        type=click.IntRange(min=1),
-        help="Number of actions [default: the largest seen, plus one].",
+        type=_Actions(),
+        help="Number of actions [default: the largest seen, plus one], or the words for them in order, as A,B,C "
+        "[default: those seen, by alphabet].",
     )(command)
     command = click.option(
         "--ends",
@@ -46,7 +66,7 @@ def log_arguments(given: dict[str, Any]) -> dict[str, Any]:
     names = {name: column for name, column in names.items() if column is not None}
     observations = given.pop("observations")
     if observations is not None:
-        names["observations"] = tuple(name.strip() for name in observations.split(","))
+        names["observations"] = listed(observations)
     return {"columns": Columns(**names)} | {key: given.pop(key) for key in ("actions", "ends", "propensity")}
 
 
@@ -78,6 +98,11 @@ choose_option = click.option(
     show_default=True,
     help="Draw each action with its probability, as the policy was evaluated; or always take the likeliest.",
 )
+propensity_model_option = click.option(
+    "--propensity-model",
+    type=click.Choice(get_args(Model)),
+    help="What estimates propensities: gradient-boosted trees or a logistic model  [default: boosting]",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for a machine.")
 
 
@@ -91,6 +116,15 @@ def policy_at(path: Path) -> tuple[Policy, str]:
             raise click.ClickException(f"{path}: its policy acts by trees; only a network's can be used here")
         return policy, words
     return Policy.load(path), "the policy in that file"
+
+
+def misfit(policy: Any, simulator: Any) -> str | None:
+    """In words, why a policy cannot be played in a simulator; None where it can."""
+    sizes = [(len(one.observation_names), len(one.action_names)) for one in (policy, simulator)]
+    if sizes[0] == sizes[1]:
+        return None
+    (observations, actions), (observed, possible) = sizes
+    return f"is for {observations} observations and {actions} actions, {simulator.name} has {observed} and {possible}"
 
 
 def needs(extra: str, *modules: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from statewise.cli.options import json_option, seed_option
+from statewise.cli.options import json_option, misfit, seed_option
 from statewise.cli.progress import bar
 from statewise.domains.behaviours import DOMAINS, domain_and_behaviour, with_noise
 from statewise.domains.simulate import episode_keys, returns, rollout
@@ -35,6 +35,9 @@ def command(run: Path, name: str, episodes: int, seed: int, as_json: bool) -> No
     policies = RunFolder.open(run).policies()
     if not policies:
         raise click.ClickException(f"{run}: it has no checkpoints yet")
+    unfit = misfit(next(iter(policies.values())), domain)
+    if unfit is not None:
+        raise click.ClickException(f"{run}: its policy {unfit}")
 
     def earned(act) -> float:
         return float(returns(rollout(domain, act, keys), domain.discount).mean() * domain.reward_scale)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from statewise.data.findings import Findings
+from statewise.data.findings import Findings, no_observations
 from statewise.data.rawlog import RawLog
 from statewise.data.threads import each
 
@@ -15,6 +15,8 @@ from statewise.data.threads import each
 SUM_TOLERANCE = 1e-3
 # The most actions a policy over discrete choices is built for; an identifier mistaken for an action exceeds it.
 MOST_ACTIONS = 10_000
+# Learning is done in single precision, which holds squares of numbers up to this.
+LARGEST = 1e18
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,9 @@ def check(raw: RawLog) -> tuple[RawLog, Layout | None, Findings]:
     if len(raw) == 0:
         findings.fault("log", "it has no rows", "Give a file with one row for each decision")
         return raw, None, findings
-    if raw.observations.shape[1] == 0:
-        _no_observations(raw, findings)
+    missing = no_observations(raw.columns.observation_prefix)
+    if raw.observations.shape[1] == 0 and missing.column not in raw.unreadable:
+        findings.items.append(missing)
     _check_widths(raw, findings)
     ordered, layout = _in_order_of_time(raw, findings)
     _check_observations(ordered, layout, findings)
@@ -51,15 +54,6 @@ def check(raw: RawLog) -> tuple[RawLog, Layout | None, Findings]:
     _check_ends(decisions)
     _check_units(ordered, layout, findings)
     return ordered, layout, findings
-
-
-def _no_observations(raw: RawLog, findings: Findings) -> None:
-    prefix = raw.columns.observation_prefix
-    findings.fault(
-        f"{prefix}*",
-        "no observation column was found",
-        f"Name the columns that describe the state {prefix}…, or list them with --observations",
-    )
 
 
 def _check_widths(raw: RawLog, findings: Findings) -> None:
@@ -208,6 +202,10 @@ def _check_observations(raw: RawLog, layout: Layout, findings: Findings) -> None
                 "Fill or drop missing values before logging them; a policy cannot act on them",
                 layout.source_rows(bad),
             )
+        elif max(-low, high) > LARGEST:
+            bad = np.flatnonzero(np.abs(column) > LARGEST)
+            advice = "If that is a code for a missing value, fill it; otherwise measure in a larger unit"
+            findings.fault(name, f"{_count(bad)} a number beyond {LARGEST:g}", advice, layout.source_rows(bad))
         elif low == high:
             findings.warn(
                 name, f"it is {low:g} in every row", "A constant column tells nothing; drop it if it is a mistake"
@@ -218,8 +216,11 @@ def _check_rewards(decisions: _Decisions) -> None:
     raw = decisions.raw
     if raw.reward is None or raw.columns.reward in raw.unreadable:
         return
-    bad = ~np.isfinite(decisions.of(raw.reward))
-    decisions.fault(raw.columns.reward, bad, "no finite number", "Write 0 where a decision earned nothing")
+    reward = decisions.of(raw.reward)
+    advice = "Write 0 where a decision earned nothing"
+    decisions.fault(raw.columns.reward, ~np.isfinite(reward), "no finite number", advice)
+    large = np.isfinite(reward) & (np.abs(reward) > LARGEST)
+    decisions.fault(raw.columns.reward, large, f"a number beyond {LARGEST:g}", "Count rewards in a larger unit")
 
 
 def _check_actions(decisions: _Decisions) -> np.ndarray | None:

@@ -54,8 +54,10 @@ class Dataset:
     units: np.ndarray | None = None
     targets: Float[np.ndarray, "steps actions"] | None = None  # π(·|s) of a policy whose decisions came with the log
     live: Bool[np.ndarray, " steps"] | None = None  # False on rows that augmentation added; None: all are live
+    action_names: tuple[str, ...] = ()  # () becomes "0", "1", …: what the log calls them
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "action_names", self.action_names or numbered(self.action_count))
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, np.ndarray):
@@ -129,6 +131,11 @@ class Dataset:
         return len(self.starts) - 1
 
     @property
+    def has_action_words(self) -> bool:
+        """Whether the log calls its actions by words."""
+        return self.action_names != numbered(self.action_count)
+
+    @property
     def truncated(self) -> Bool[np.ndarray, " episodes"]:
         return ~self.terminated
 
@@ -168,7 +175,8 @@ class Dataset:
         lines = [
             f"Dataset: {self.episodes:,} episodes, {len(self):,} steps",
             f"  observations  {self.observations.dtype}[{len(self)}, {len(self.observation_names)}]  {names}",
-            f"  actions       {self.actions.dtype}[{len(self)}]  {self.action_count} actions",
+            f"  actions       {self.actions.dtype}[{len(self)}]  {self.action_count} actions"
+            + (f": {', '.join(self.action_names[:8])}" if self.has_action_words else ""),
             f"  rewards       {self.rewards.dtype}[{len(self)}]",
             f"  propensities  {_propensity_words(self)}",
             f"  ends          {self.terminated.sum():,} terminated, {self.truncated.sum():,} truncated, "
@@ -192,6 +200,8 @@ class Dataset:
             _hash_into(digest, getattr(self, name))
         if self.targets is not None:
             _hash_into(digest, self.targets)
+        if self.has_action_words:
+            digest.update(repr(self.action_names).encode())
         return digest.hexdigest()
 
     # Parts of it
@@ -234,7 +244,9 @@ class Dataset:
         groups = int(self.groups.max()) + 1
         if groups < len(fractions) + 1:
             kind = "episodes" if self.units is None else "units"
-            raise ValueError(f"{groups} {kind} cannot be split into {len(fractions) + 1} parts")
+            raise ValueError(
+                f"{groups} {kind[:-1] if groups == 1 else kind} cannot be split into {len(fractions) + 1} parts"
+            )
         shuffled = np.random.default_rng(seed).permutation(groups)
         edges = np.rint(np.cumsum(fractions) * groups).astype(int)
         # every part gets one group at least
@@ -247,6 +259,11 @@ class Dataset:
         from statewise.data.device import pad_to_device
 
         return pad_to_device(self, horizon)
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """What actions are called that have no other name."""
+    return tuple(str(action) for action in range(count))
 
 
 def usual_discount(dataset: Dataset) -> float:
@@ -316,6 +333,7 @@ def _build(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
         observation_names=raw.observation_names,
         episode_ids=raw.episode_ids,
         units=units,
+        action_names=raw.action_names or (),
     )
 
 
@@ -324,7 +342,7 @@ def _warn_of_actions(dataset: Dataset, column: str, findings: Findings) -> None:
     if len(never):
         findings.warn(
             column,
-            f"action{'s' if len(never) > 1 else ''} {', '.join(map(str, never[:10]))} "
+            f"action{'s' if len(never) > 1 else ''} {', '.join(dataset.action_names[a] for a in never[:10])} "
             f"{'were' if len(never) > 1 else 'was'} never taken",
             "Nothing can be learned about an action that the log does not hold",
         )

@@ -52,6 +52,11 @@ class Finding:
         }
 
 
+def no_observations(prefix: str, example: str = "") -> Finding:
+    advice = f"Name the columns that describe the state {prefix}…, or list them with --observations{example}"
+    return Finding("fault", f"{prefix}*", "no observation column was found", advice)
+
+
 class LogError(ValueError):
     """The log cannot be used; `faults` holds every reason at once."""
 

@@ -11,13 +11,16 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from statewise.data.findings import Findings, RowNames
+from statewise.data.findings import Findings, RowNames, no_observations
 from statewise.data.rawlog import NAMED, Columns, RawLog
 
 Propensity = Literal["logged", "estimate"]
 Ends = Literal["terminated", "truncated"]
 
 TRUE, FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
+WORDS = "Write numbers only; for words, a column of 0 and 1 for each of them"
+STEPS = "Number each episode's decisions 0, 1, 2, …; where the rows stand in order of time, the column is not needed"
+FEW_WORDS = 10  # more actions than these are taken for free text where they seldom come twice
 OPTIONAL = ("step", "propensity", "terminated", "truncated", "unit")
 
 
@@ -27,13 +30,14 @@ class Opened(NamedTuple):
     frame: pl.DataFrame
     row_names: RowNames
     shared: bool  # someone else may change its memory
-    actions: int | None = None  # how many there are, where the file tells
+    actions: int | tuple[str, ...] | None = None  # how many there are, or their names, where the file tells
 
 
 def raw_from_frame(
-    opened: Opened, columns: Columns, propensity: Propensity, ends: Ends | None, actions: int | None
+    opened: Opened, columns: Columns, propensity: Propensity, ends: Ends | None, actions: int | tuple[str, ...] | None
 ) -> tuple[RawLog | None, Findings]:
     findings = Findings(opened.row_names)
+    columns = columns.found_in(opened.frame.columns)
     reader = _FrameReader(opened.frame, columns, findings, opened.shared)
     observation_columns = reader.observation_columns()
     distribution = reader.family(columns.distribution_prefix, "propensity")
@@ -58,15 +62,18 @@ def raw_from_frame(
         advice = f"The column counts, and --ends {ends} does not"
         findings.warn(columns.terminated, "there is such a column", advice)
     codes, ids = reader.episodes()
+    families = [*distribution, *legal, *target]
+    actions = actions or opened.actions or len(distribution) or len(legal) or len(target) or None
+    taken, names = reader.actions(actions, families[0] if families else None)
     raw = RawLog(
         episode=codes,
         episode_ids=ids,
         observations=reader.matrix(observation_columns),
         observation_names=tuple(name.removeprefix(columns.observation_prefix) for name in observation_columns),
         observation_columns=tuple(observation_columns),
-        action=reader.optional_number(columns.action),
+        action=taken,
         reward=reader.optional_number(columns.reward, np.float64),
-        step=reader.optional_number(columns.step),
+        step=reader.optional_number(columns.step, advice=STEPS),
         propensity=None if propensity == "estimate" else reader.optional_number(columns.propensity, np.float64),
         distribution=reader.matrix(distribution) if distribution else None,
         legal=np.column_stack([reader.truth(name) for name in legal]) if legal else None,
@@ -75,7 +82,8 @@ def raw_from_frame(
         truncated=reader.optional_truth(columns.truncated),
         all_terminated=ends == "terminated",
         unit=reader.units(),
-        action_count=actions or opened.actions or len(distribution) or len(legal) or len(target) or None,
+        action_count=len(names) if names else actions if isinstance(actions, int) else None,
+        action_names=names,
         columns=columns,
         row_names=opened.row_names,
     )
@@ -88,16 +96,23 @@ class _FrameReader:
     def __init__(self, frame: pl.DataFrame, columns: Columns, findings: Findings, shared: bool):
         self.frame, self.columns, self.findings, self.shared = frame, columns, findings, shared
         self.unreadable: set[str] = set()
+        self.listed = False  # whether the reader was told the log's columns
 
     def require(self, names: Iterable[str]) -> None:
         for name in sorted(set(names) - set(self.frame.columns)):
             self.findings.fault(name, "there is no such column", self._missing_advice(name))
 
+    def _columns_once(self) -> str:
+        if self.listed:
+            return ""
+        self.listed = True
+        names = self.frame.columns
+        return f"The log has {', '.join(names[:12])}{f' and {len(names) - 12} more' if len(names) > 12 else ''}. "
+
     def _missing_advice(self, name: str) -> str:
         by_lower = {other.lower().strip(): other for other in self.frame.columns}
         near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
-        known = f"The log has {', '.join(self.frame.columns[:12])}. "
-        advice = f"Did you mean '{by_lower[near[0]]}'? " if near else known
+        advice = f"Did you mean '{by_lower[near[0]]}'? " if near else self._columns_once()
         if name == self.columns.propensity:
             return advice + "Without logged probabilities they can be estimated: --propensity estimate"
         if name == self.columns.terminated:
@@ -109,9 +124,36 @@ class _FrameReader:
 
     def observation_columns(self) -> list[str]:
         if self.columns.observations is None:
-            return [name for name in self.frame.columns if name.startswith(self.columns.observation_prefix)]
-        self.require(self.columns.observations)
-        return [name for name in self.columns.observations if name in self.frame.columns]
+            prefix = self.columns.observation_prefix
+            found = [name for name in self.frame.columns if name.startswith(prefix)]
+            if not found and self.frame.columns:
+                fault = no_observations(prefix, self._numeric_columns())
+                self.findings.items.append(fault)
+                self.unreadable.add(fault.column)
+            return found
+        wanted = [name for name in self.columns.observations if name]
+        self.require(wanted)
+        later = [name for name in ("action", "reward", "propensity", "terminated", "truncated")]
+        for name in sorted({name for name in wanted if wanted.count(name) > 1}):
+            self.findings.fault(name, "it is listed twice", "Check --observations")
+        for name in sorted({getattr(self.columns, role) for role in later} & set(wanted)):
+            self.findings.fault(name, "it is not known before the decision", "Take it out of --observations")
+        return [name for name in dict.fromkeys(wanted) if name in self.frame.columns]
+
+    def _numeric_columns(self) -> str:
+        """Which columns could be the state: those of numbers that are nothing else."""
+        other = {getattr(self.columns, name) for name in NAMED}
+        families = (
+            self.columns.distribution_prefix,
+            self.columns.legal_prefix,
+            self.columns.target_prefix or "target_",
+        )
+        names = [
+            name
+            for name, kind in self.frame.schema.items()
+            if kind.is_numeric() and name not in other and not name.startswith(families)
+        ]
+        return f" '{','.join(names[:12])}'" if names else ""
 
     def family(self, prefix: str, what: str) -> list[str]:
         """Columns `prefix0 … prefixK`; a hole in the numbering is a fault."""
@@ -167,10 +209,50 @@ class _FrameReader:
         # what is neither number nor text is named by how it is written
         return series if _plain(series) else series.cast(pl.String)
 
-    def number(self, name: str) -> np.ndarray:
+    def actions(
+        self, known: int | tuple[str, ...] | None, family: str | None
+    ) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
+        """Numbers as they are; words by their place among those `known`, or else in alphabetical order."""
+        column = self.columns.action
+        series = self.frame[column] if column in self.frame.columns else pl.Series(column, [], pl.Int64)
+        if series.dtype not in (pl.String, pl.Categorical, pl.Enum):
+            return self.optional_number(column), known if isinstance(known, tuple) else None
+        text = series.cast(pl.String).str.strip_chars()
+        words = sorted(word for word in text.unique().to_list() if word)
+        if not words or any(number is not None for number in pl.Series(words).cast(pl.Float64, strict=False)):
+            return self.optional_number(column, advice="Write numbers only, or words only"), None
+        names = known if isinstance(known, tuple) else tuple(words)
+        self._check_words(words, names, known, family)
+        codes = text.replace_strict(list(names), list(range(len(names))), default=None, return_dtype=pl.Float64)
+        return codes.to_numpy(), names
+
+    def _check_words(
+        self, words: list[str], names: tuple[str, ...], known: int | tuple[str, ...] | None, family: str | None
+    ) -> None:
+        column = self.columns.action
+        strange = [word for word in words if word not in names]
+        by_lower = {word.lower(): word for word in words}
+        alike = [word for word in words if by_lower[word.lower()] != word]
+        if strange:
+            advice = f"The actions are {', '.join(names[:8])}{', …' if len(names) > 8 else ''}"
+            self._unread(column, f"it holds '{strange[0]}', which is none of the actions", None, advice)
+        elif len(words) > max(FEW_WORDS, self.frame.height // 2):
+            advice = "One word for each kind of action; names or free text are no actions"
+            self._unread(column, f"it holds {len(words):,} different words", None, advice)
+        elif not isinstance(known, tuple) and (family is not None or known not in (None, len(words))):
+            told = f"{family}, … stand in the order of numbers" if family else f"there should be {known} actions"
+            advice = f"Say their names in that order, such as --actions '{','.join(words[:8])}'"
+            self._unread(column, f"it holds {len(words)} words such as '{words[0]}', but {told}", None, advice)
+        elif alike:
+            other = by_lower[alike[0].lower()]
+            self.findings.warn(
+                column, f"'{alike[0]}' and '{other}' count as two actions", "Write one of them, if not so"
+            )
+
+    def number(self, name: str, advice: str = WORDS) -> np.ndarray:
         series = self.frame[name]
         if series.dtype.is_temporal() or series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Object):
-            self._unread(name, f"it holds {series.dtype}, not numbers", np.arange(len(series)))
+            self._unread(name, f"it holds {series.dtype}, not numbers", np.arange(len(series)), advice)
             return np.full(len(series), np.nan)
         if _plain(series):
             return series.to_numpy(writable=self.shared)
@@ -180,17 +262,17 @@ class _FrameReader:
         numbers = text.cast(pl.Float64, strict=False)
         bad = np.flatnonzero((numbers.is_null() & text.is_not_null()).to_numpy())
         if len(bad):
-            self._unread(name, f"it holds text such as '{series[int(bad[0])]}'", bad)
+            self._unread(name, f"it holds text such as '{series[int(bad[0])]}'", bad, advice)
         return numbers.to_numpy()
 
-    def _unread(self, name: str, found: str, rows: np.ndarray) -> None:
+    def _unread(self, name: str, found: str, rows: np.ndarray | None, advice: str) -> None:
         self.unreadable.add(name)
-        self.findings.fault(name, found, "Write numbers only", rows)
+        self.findings.fault(name, found, advice, rows)
 
-    def optional_number(self, name: str, kind: Any = None) -> np.ndarray | None:
+    def optional_number(self, name: str, kind: Any = None, advice: str = WORDS) -> np.ndarray | None:
         if name not in self.frame.columns:
             return None
-        numbers = self.number(name)
+        numbers = self.number(name, advice)
         return numbers if kind is None else numbers.astype(kind, copy=False)
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:

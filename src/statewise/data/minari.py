@@ -29,7 +29,14 @@ def read_minari(source: Any, uniform: bool = False) -> tuple[Dataset | None, Fin
     """As `from_minari`, but returns what was found instead of raising it."""
     minari = _minari()
     if isinstance(source, str):
-        source = minari.load_dataset(source.removeprefix("minari:"))
+        name = source.removeprefix("minari:")
+        try:
+            source = minari.load_dataset(name)
+        except (FileNotFoundError, ValueError) as error:  # the latter where the name is not one of Minari's
+            raise ValueError(
+                f"{source}: there is no such Minari data set here; `minari list local` says which there are, and "
+                f"`minari download {name}` fetches one"
+            ) from error
     actions = int(source.spec.action_space.n)
     first = int(getattr(source.spec.action_space, "start", 0))
     columns: dict[str, list] = {"observations": [], "actions": [], "rewards": [], "propensities": []}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,6 +34,23 @@ class Columns:
     def distribution_prefix(self) -> str:
         return self.propensity + "_"
 
+    def found_in(self, names: Sequence[str]) -> Columns:
+        """The same, spelt as the log spells them where only capitals differ: `Reward` is the reward."""
+        spelt = {name: [other for other in names if other.lower() == name.lower()] for name in self._single()}
+        found = {name: same[0] for name, same in spelt.items() if name not in names and len(same) == 1}
+        listed = None if self.observations is None else tuple(found.get(name, name) for name in self.observations)
+        prefix, length = self.observation_prefix, len(self.observation_prefix)
+        prefixes = {name[:length] for name in names if name.lower().startswith(prefix.lower())}
+        return replace(
+            self,
+            **{name: found.get(getattr(self, name), getattr(self, name)) for name in NAMED},
+            observations=listed,
+            observation_prefix=prefixes.pop() if len(prefixes) == 1 else prefix,
+        )
+
+    def _single(self) -> set[str]:
+        return {getattr(self, name) for name in NAMED} | set(self.observations or ())
+
 
 @dataclass(frozen=True)
 class RawLog:
@@ -59,6 +77,7 @@ class RawLog:
     unit: np.ndarray | None = None
     all_terminated: bool = False  # how every episode ended, where no column `terminated` tells
     action_count: int | None = None
+    action_names: tuple[str, ...] | None = None  # where the log calls them by words
     unreadable: frozenset[str] = frozenset()  # columns with a fault already: they hold no numbers
     columns: Columns = field(default_factory=Columns)
     row_names: RowNames = field(default_factory=RowNames)

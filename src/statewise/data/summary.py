@@ -32,6 +32,7 @@ class ActionSummary:
     """How often one action was taken, and in how many steps it could not have been."""
 
     action: int
+    name: str
     count: int
     share: float
     unsupported_steps: int | None  # legal, but with probability 0; None: the log has no whole distributions
@@ -64,6 +65,8 @@ def summarise(dataset: Dataset) -> Summary:
     counts = np.bincount(dataset.actions, minlength=dataset.action_count)
     unsupported = _unsupported(dataset)
     observed = dataset.observations
+    with np.errstate(over="ignore", invalid="ignore"):  # the largest floats have no finite spread
+        spread = observed.std(axis=0, dtype=float)
     return Summary(
         episodes=dataset.episodes,
         steps=len(dataset),
@@ -71,7 +74,7 @@ def summarise(dataset: Dataset) -> Summary:
         observations={
             name: {
                 "mean": float(observed[:, j].mean(dtype=float)),
-                "std": float(observed[:, j].std(dtype=float)),
+                "std": float(spread[j]),
                 "min": float(observed[:, j].min()),
                 "max": float(observed[:, j].max()),
             }
@@ -86,6 +89,7 @@ def summarise(dataset: Dataset) -> Summary:
         actions=tuple(
             ActionSummary(
                 action=a,
+                name=dataset.action_names[a],
                 count=int(counts[a]),
                 share=float(counts[a] / len(dataset)),
                 unsupported_steps=None if unsupported is None else int(unsupported[a]),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import codecs
 import csv
 import difflib
+import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,23 +23,24 @@ from statewise.files import written_whole
 
 EMPTY = ["", "NA", "N/A", "null", "NULL"]
 NOT_UTF8 = "its letters are not written in UTF-8 (spreadsheets call other ways Unicode text, UTF-16 or ANSI)"
-ACTIONS_KEY = "statewise.actions"  # in a Parquet file's metadata: how many there are, taken or not
+ACTIONS_KEY = "statewise.actions"  # in a Parquet file's metadata: how many there are, taken or not, or their names
 
 
 def load(
     source: Any,
     *,
     columns: Columns | None = None,
-    actions: int | None = None,
+    actions: int | Sequence[str] | None = None,
     propensity: Propensity = "logged",
     ends: Ends | None = None,
 ) -> Dataset:
     """Reads a log: a Parquet or CSV file, a polars or pandas frame, or a Minari data set (`"minari:NAME"`).
 
-    `columns` says what the columns are called, `actions` how many actions there are (otherwise: the largest
-    seen, plus one), `propensity="estimate"` allows a log without propensities, and `ends` says how every
-    episode ended where the log has no such column. Raises `LogError` with every fault at once; warns with
-    `LogWarning` of what is only suspicious.
+    `columns` says what the columns are called, `actions` how many actions there are (otherwise: the largest seen,
+    plus one) or, where they are words, their names in order (otherwise: the words seen, by alphabet),
+    `propensity="estimate"` allows a log without propensities, and `ends` says how every episode ended where the log
+    has no such column. Raises `LogError` with every fault at once; warns with `LogWarning` of what is only
+    suspicious.
     """
     dataset, findings = read(source, columns=columns, actions=actions, propensity=propensity, ends=ends)
     findings.raise_faults()
@@ -50,15 +53,17 @@ def read(
     source: Any,
     *,
     columns: Columns | None = None,
-    actions: int | None = None,
+    actions: int | Sequence[str] | None = None,
     propensity: Propensity = "logged",
     ends: Ends | None = None,
 ) -> tuple[Dataset | None, Findings]:
     """As `load`, but returns what was found instead of raising it."""
     if propensity not in get_args(Propensity) or ends not in (None, *get_args(Ends)):
         raise ValueError(f"propensity is one of {get_args(Propensity)} and ends one of {get_args(Ends)} or None")
+    if isinstance(source, str | os.PathLike) and str(source).startswith("minari:"):
+        source = str(source)  # the command line makes a path of it
     if (isinstance(source, str) and source.startswith("minari:")) or _is_minari(source):
-        if (columns, actions, propensity, ends) != (None, None, "logged", None):
+        if (columns or Columns(), actions, propensity, ends) != (Columns(), None, "logged", None):
             raise ValueError("a Minari data set says by itself what its columns and actions are")
         from statewise.data.minari import read_minari
 
@@ -67,6 +72,7 @@ def read(
     opened = _open(source, columns or Columns(), findings)
     if opened is None:
         return None, findings
+    actions = actions if actions is None or isinstance(actions, int) else tuple(actions)
     raw, findings = raw_from_frame(opened, columns or Columns(), propensity, ends, actions)
     del opened  # its observation columns are copied by now; a second copy may follow
     if raw is None:
@@ -88,7 +94,8 @@ def save(dataset: Dataset, path: str | Path) -> None:
         raise ValueError("this Dataset holds padding that no one logged; save the one it was made from")
     if len(set(dataset.episode_ids.tolist())) < dataset.episodes:
         raise ValueError("an episode stands in this Dataset more than once; save the one it was taken from")
-    write_frame(to_frame(dataset), path, {ACTIONS_KEY: str(dataset.action_count)})
+    known = list(dataset.action_names) if dataset.has_action_words else dataset.action_count
+    write_frame(to_frame(dataset), path, {ACTIONS_KEY: json.dumps(known)})
 
 
 def write_frame(frame: pl.DataFrame, path: Path, metadata: dict[str, str] | None = None) -> None:
@@ -118,7 +125,8 @@ def to_frame(dataset: Dataset) -> pl.DataFrame:
         rows[names.unit] = np.repeat(dataset.units, dataset.lengths)
     for j, name in enumerate(dataset.observation_names):
         rows[names.observation_prefix + name] = dataset.observations[:, j]
-    rows |= {names.action: dataset.actions, names.reward: dataset.rewards}
+    words = np.array(dataset.action_names)[dataset.actions] if dataset.has_action_words else dataset.actions
+    rows |= {names.action: words, names.reward: dataset.rewards}
     if dataset.propensities is not None:
         rows[names.propensity] = dataset.propensities
     for prefix, matrix in (
@@ -187,8 +195,9 @@ def open_file(path: Path, columns: Columns, findings: Findings) -> Opened | None
         return None
     try:
         if path.suffix.lower() == ".parquet":
-            known = pl.read_parquet_metadata(path).get(ACTIONS_KEY)
-            return Opened(pl.read_parquet(path), RowNames(), shared=False, actions=int(known) if known else None)
+            known = json.loads(pl.read_parquet_metadata(path).get(ACTIONS_KEY, "null"))
+            actions = tuple(known) if isinstance(known, list) else known
+            return Opened(pl.read_parquet(path), RowNames(), shared=False, actions=actions)
         if path.suffix.lower() in (".csv", ".tsv", ".txt"):
             return _read_csv(path, columns, findings)
     except pl.exceptions.NoDataError:
@@ -223,6 +232,7 @@ def _read_csv(path: Path, columns: Columns, findings: Findings) -> Opened | None
     names = [name.strip() for name in written]
     if not _named_once(names, findings):
         return None
+    columns = columns.found_in(names)
     named = (columns.episode, columns.unit)
     frame = pl.read_csv(
         path,

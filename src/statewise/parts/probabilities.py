@@ -23,10 +23,16 @@ def probabilities_of(policy: Any, dataset: Dataset) -> Float[np.ndarray, "steps 
     >>> probabilities_of(lambda observations: observations[:, 0] > 0, log)  # doctest: +SKIP
     """
     _check_observations(policy, dataset)
+    _check_actions(policy, dataset)
     given = np.asarray(_ask(policy, dataset))
     wanted = (len(dataset), dataset.action_count)
     if given.shape == wanted[:1] and given.dtype.kind in "biu":
         given = one_hot(given.astype(np.int64), dataset.action_count)
+    if given.ndim == 2 and len(given) == wanted[0] and given.shape != wanted:
+        raise ValueError(
+            f"the policy knows {given.shape[1]} actions, and the log {wanted[1]}: say --actions {given.shape[1]} where "
+            "some were never taken"
+        )
     if given.shape != wanted:
         raise ValueError(f"the policy gave probabilities of shape {given.shape}, not {wanted} (decisions, actions)")
     given = given.astype(np.float64)
@@ -71,6 +77,16 @@ def _check_observations(policy: Any, dataset: Dataset) -> None:
         raise ValueError(
             f"the policy looks at {_some(names)}, and the log holds {_some(held)}: give the same columns in the same "
             "order (--observations)"
+        )
+
+
+def _check_actions(policy: Any, dataset: Dataset) -> None:
+    """Where the log calls its actions by words, the policy must know the same ones, in that order."""
+    names = getattr(policy, "action_names", None)
+    if names is not None and dataset.has_action_words and tuple(names) != dataset.action_names:
+        raise ValueError(
+            f"the policy's actions are {_some(names)}, and the log's {_some(dataset.action_names)}: give the same "
+            "words in the same order (--actions)"
         )
 
 
