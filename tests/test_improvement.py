@@ -1,5 +1,6 @@
 """`improve`, on a problem of two steps whose every value is known exactly."""
 
+import io
 import json
 import math
 from dataclasses import replace
@@ -7,10 +8,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import statewise as sw
 import statewise.cli
 from statewise import improvement
+from statewise.cli.evaluate import _warn_of_training_data
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.improvement import Plan, Stage, improve
@@ -109,6 +112,15 @@ def test_the_policy_file_says_what_it_is_worth(improved):
     assert (card["value"], card["low"], card["high"]) == pytest.approx((told.value, told.low, told.high))
     np.testing.assert_array_equal(kept.probabilities(np.eye(4)), improved.policy.probabilities(np.eye(4)))
     assert RunFolder.open(improved.folder).policy()[1] == "the policy that was chosen for this run"
+
+
+def test_judging_on_the_log_that_taught_is_warned_of(improved):
+    run, policy = RunFolder.open(improved.folder), Policy.load(improved.policy_file)
+    for data, warned in ((log(), True), (log(STUBBORN), False)):
+        for chosen, target in ((run, None), (None, policy)):
+            console = Console(file=io.StringIO(), width=200)
+            _warn_of_training_data(data, chosen, target, console)
+            assert ("learned from these very episodes" in console.file.getvalue()) == warned
 
 
 def test_the_decision_can_be_read_back(improved):

@@ -153,7 +153,7 @@ def improve(
         notes=tuple(f"The time budget stopped learning by {name} after {words}." for name, words in stopped.items()),
     )
     improvement = Improvement(decision, candidates[best], best, content, Path(out), tuple(stopped))
-    _write(improvement, runs[plan.algorithm])
+    _write(improvement, runs[plan.algorithm], log.fingerprint)
     return improvement
 
 
@@ -265,7 +265,7 @@ def _settings(plan: Plan, parts: tuple[Dataset, ...]) -> dict[str, Any]:
     return {**{name: getattr(plan, name) for name in plan.__dataclass_fields__}, "episodes": episodes}
 
 
-def _write(improvement: Improvement, folder: RunFolder) -> None:
+def _write(improvement: Improvement, folder: RunFolder, log: str) -> None:
     """Policy, decision and report; the report last, so that where there is one there is all of it."""
     estimate, policy = improvement.selection.estimate, improvement.policy
     told = {
@@ -277,7 +277,7 @@ def _write(improvement: Improvement, folder: RunFolder) -> None:
     }
     if estimate.identified:
         told |= {"value": estimate.value, "low": estimate.low, "high": estimate.high, "level": estimate.level}
-    replace(policy, card={**policy.card, "estimate": told}).save(improvement.policy_file)
+    replace(policy, card={**policy.card, "log": log, "estimate": told}).save(improvement.policy_file)
     write_text(folder.path / DECISION, to_json(improvement.content))
     page = render(replace(improvement.content, manifest=folder.manifest(), folder=folder.path.name))
     write_text(improvement.report, page)

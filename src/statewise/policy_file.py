@@ -1,7 +1,8 @@
 """A policy as a file: its weights as safetensors, with a card that says what it is. Acting needs no more than NumPy.
 
-The card holds, where known: `algorithm`, `seed`, `update`, `discount`, `data` (the training log's fingerprint),
-`versions`, `estimate` (estimator, value, low, high, level; no value where the log does not tell) and `verdict`.
+The card holds, where known: `algorithm`, `seed`, `update`, `discount`, `data` (the training log's fingerprint), `log`
+(of the whole that the training data are a part of), `versions`, `estimate` (estimator, value, low, high, level; no
+value where the log does not tell) and `verdict`.
 """
 
 from __future__ import annotations

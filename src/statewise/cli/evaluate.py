@@ -23,6 +23,7 @@ from statewise.ope.gate import Decision, gate
 from statewise.ope.select import Selection, select
 from statewise.ope.target import as_target
 from statewise.runs import RunFolder
+from statewise.tree_policy import load_policy
 
 NARROWEST = 80
 COLOURS = {
@@ -135,8 +136,10 @@ def command(
 
 def _warn_of_training_data(dataset: Dataset, run: RunFolder | None, target: Any, console: Console) -> None:
     """What was learned from these very episodes looks better on them than it is."""
-    learned_from = run.manifest().get("data") if run else getattr(target, "card", {}).get("data")
-    if learned_from is not None and learned_from == dataset.fingerprint:
+    card = getattr(target, "card", {})
+    if run is not None:
+        card = {**(load_policy(run.chosen).card if run.chosen.is_file() else {}), "data": run.manifest().get("data")}
+    if dataset.fingerprint in (card.get("data"), card.get("log")):
         words = "the policy was learned from these very episodes, which flatters it: evaluate it on others"
         console.print(Text.assemble(("note  ", "bold yellow"), words))
 
