@@ -314,4 +314,8 @@ def test_control_c_within_a_callback_is_not_lost(place, told, monkeypatch):
             time.sleep(0.01)
 
     monkeypatch.setattr("statewise.cli.inspect.read", wait)
-    assert told(call("inspect"), code=130).strip() == "Stopped."
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        assert told(call("inspect"), code=130).strip() == "Stopped."
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -103,7 +103,7 @@ def command(line: str, monkeypatch) -> None:
 
 
 def test_every_page_is_run_or_made_from_the_code():
-    known = {*PAGES, "index", "commands", "api", "results", "errata", "performance"}
+    known = {*PAGES, "index", "commands", "api", "results", "errata", "performance", "accuracy", "coverage"}
     assert {path.stem for path in (ROOT / "docs").glob("*.md")} <= known
     for made in ("commands", "api", "index"):
         assert not BLOCK.search((ROOT / "docs" / f"{made}.md").read_text())

@@ -309,7 +309,10 @@ def test_a_value_that_is_not_identified_is_not_printed():
     data, chances = ragged()
     one = sw.evaluate(lambda o: chances, data, discount=DISCOUNT)
     hidden = replace(one, verdict="not identified", reason="the log lacks what the policy does")
-    assert str(hidden) == repr(hidden) == "state-ratio: not identified: the log lacks what the policy does"
+    told = "doubly-robust-state-ratio: not identified: the log lacks what the policy does"
+    assert str(hidden) == repr(hidden) == told
+        str(hidden) == repr(hidden) == "doubly-robust-state-ratio: not identified: the log lacks what the policy does"
+    )
     assert f"{one.value:.4g}" in str(replace(one, verdict="weak"))
     assert {field.name for field in fields(one)} >= {"value", "low", "high", "influence", "diagnostics"}
 
@@ -317,7 +320,7 @@ def test_a_value_that_is_not_identified_is_not_printed():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"estimator": "magic"}, "no estimator 'magic'; choose from state-ratio"),
+        ({"estimator": "magic"}, "no estimator 'magic'; choose from doubly-robust-state-ratio"),
         ({"level": 95.0}, "level must lie between 0 and 1"),
         ({"discount": 1.5}, "discount must lie"),
     ],

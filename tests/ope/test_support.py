@@ -53,7 +53,7 @@ def logs():
 @pytest.mark.parametrize("gain", LENGTHS)
 def test_lengths_of_episodes_five_times_those_of_the_log(logs, gain):
     """Episodes of 22 steps tell of policies of up to 113: on average within 15 %, each within three standard errors."""
-    found = [evaluate(balancing(gain), log, draws=2) for log in logs]
+    found = [evaluate(balancing(gain), log, "state-ratio", draws=2) for log in logs]
     errors = np.array([one.value / LENGTHS[gain] - 1 for one in found])
     assert abs(errors.mean()) < 0.15, errors
     for one in found:

@@ -29,10 +29,9 @@ def probabilities_of(policy: Any, dataset: Dataset) -> Float[np.ndarray, "steps 
     if given.shape == wanted[:1] and given.dtype.kind in "biu":
         given = one_hot(given.astype(np.int64), dataset.action_count)
     if given.ndim == 2 and len(given) == wanted[0] and given.shape != wanted:
-        raise ValueError(
-            f"the policy knows {given.shape[1]} actions, and the log {wanted[1]}: say --actions {given.shape[1]} where "
-            "some were never taken"
-        )
+        known, logged = given.shape[1], wanted[1]
+        hint = f": say --actions {known} where some were never taken" if known > logged else ""
+        raise ValueError(f"the policy knows {known} actions, and the log has {logged}{hint}")
     if given.shape != wanted:
         raise ValueError(f"the policy gave probabilities of shape {given.shape}, not {wanted} (decisions, actions)")
     given = given.astype(np.float64)
