@@ -311,8 +311,6 @@ def test_a_value_that_is_not_identified_is_not_printed():
     hidden = replace(one, verdict="not identified", reason="the log lacks what the policy does")
     told = "doubly-robust-state-ratio: not identified: the log lacks what the policy does"
     assert str(hidden) == repr(hidden) == told
-        str(hidden) == repr(hidden) == "doubly-robust-state-ratio: not identified: the log lacks what the policy does"
-    )
     assert f"{one.value:.4g}" in str(replace(one, verdict="weak"))
     assert {field.name for field in fields(one)} >= {"value", "low", "high", "influence", "diagnostics"}
 
