@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import polars as pl
 import pytest
 from rich.console import Console
 
@@ -112,6 +113,14 @@ def test_the_policy_file_says_what_it_is_worth(improved):
     assert (card["value"], card["low"], card["high"]) == pytest.approx((told.value, told.low, told.high))
     np.testing.assert_array_equal(kept.probabilities(np.eye(4)), improved.policy.probabilities(np.eye(4)))
     assert RunFolder.open(improved.folder).policy()[1] == "the policy that was chosen for this run"
+
+
+def test_metrics_are_kept_as_parquet(improved):
+    for folder in (improved.folder, improved.folder / "beside" / "behaviour-cloning"):
+        metrics = pl.read_parquet(folder / "metrics.parquet")
+        assert metrics["update"].to_list() == list(range(1, 61))
+    kept = RunFolder.open(improved.folder).metrics()
+    np.testing.assert_array_equal(pl.read_parquet(improved.folder / "metrics.parquet")["value"], kept["value"][0])
 
 
 def test_judging_on_the_log_that_taught_is_warned_of(improved):

@@ -33,6 +33,7 @@ from statewise.report.gather import DECISION, curves_of
 from statewise.report.page import render
 from statewise.runs import RunFolder
 from statewise.settings import SettingsError, changed
+from statewise.tracking.parquet import write_metrics
 from statewise.training import Config, Told, fit
 
 PARTS = (0.6, 0.2)  # to learn from, to choose by; the rest judges
@@ -224,6 +225,7 @@ def _learn(
         except _OutOfTime as out_of_time:
             stopped[name] = str(out_of_time)
         runs[name] = RunFolder.open(folder)
+        write_metrics(runs[name])
     return runs, stopped
 
 

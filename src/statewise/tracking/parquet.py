@@ -16,10 +16,15 @@ class ParquetTracker:
         self.folder = folder
 
     def __call__(self, update: int) -> None:
-        write_frame(metrics_frame(self.folder), self.folder.path / "metrics.parquet")
+        write_metrics(self.folder)
 
     def close(self, finished: bool) -> None:
         pass
+
+
+def write_metrics(folder: RunFolder) -> None:
+    """Writes RUN/metrics.parquet, with all that the run has told so far."""
+    write_frame(metrics_frame(folder), folder.path / "metrics.parquet")
 
 
 def metrics_frame(folder: RunFolder) -> pl.DataFrame:
