@@ -49,7 +49,7 @@ class Plan:
 
     discount: float | None = None
     algorithm: str = "opposd"
-    preset: str = "default"  # or `quick`: a first look in a third of the time
+    preset: str = "default"  # or `quick`: a first look in half the time
     seeds: int = 2
     updates: int | None = None  # None: the preset's
     time_budget: float | None = None  # seconds; learning stops at a checkpoint when its share is used up

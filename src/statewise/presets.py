@@ -79,7 +79,7 @@ PAPER_HIV = OPPOSD(
     scale_values=False,
     updates=5000,
 )
-# A first look in a third of the time: fewer and longer steps, and half the rows in each of the critic's.
+# A first look in half the time, and less steady: fewer and longer steps, and half the rows in each of the critic's.
 QUICK = OPPOSD(critic=Critic(batch=500), actor=Actor(learning_rate=1e-3), updates=900)
 OWN = {"default": OPPOSD(), "quick": QUICK}  # of no paper, and so for every discount
 PRESETS = {**OWN, "paper-cartpole": PAPER_CARTPOLE, "paper-hiv": PAPER_HIV}

@@ -46,9 +46,7 @@ class _Duration(click.ParamType):
 @click.option("--algorithm", type=click.Choice([name for name in ALGORITHMS if name != "fitted-q"]), help="[opposd]")
 @click.option("--discount", type=click.FloatRange(0, 1, min_open=True), help="γ [default: chosen by the log].")
 @click.option("--seeds", type=click.IntRange(min=1), help=f"Runs to choose from [default: {Plan.seeds}].")
-@click.option(
-    "--preset", type=click.Choice(list(OWN)), help=f"[{Plan.preset}]; quick: a first look, in a third of the time."
-)
+@click.option("--preset", type=click.Choice(list(OWN)), help=f"[{Plan.preset}]; quick: a first look, in half the time.")
 @click.option("--updates", type=click.IntRange(min=1), help="Updates of the policy [default: the preset's].")
 @click.option("--time-budget", type=_Duration(), help="Such as 5m; learning stops when its share is used up.")
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file of these options and of [settings].")
