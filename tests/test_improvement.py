@@ -126,9 +126,9 @@ def test_metrics_are_kept_as_parquet(improved):
 def test_judging_on_the_log_that_taught_is_warned_of(improved):
     run, policy = RunFolder.open(improved.folder), Policy.load(improved.policy_file)
     for data, warned in ((log(), True), (log(STUBBORN), False)):
-        for chosen, target in ((run, None), (None, policy)):
+        for folder, judged in ((run, run.policy()[0]), (None, policy)):
             console = Console(file=io.StringIO(), width=200)
-            _warn_of_training_data(data, chosen, target, console)
+            _warn_of_training_data(data, folder, judged, console)
             assert ("learned from these very episodes" in console.file.getvalue()) == warned
 
 

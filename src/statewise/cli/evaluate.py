@@ -23,7 +23,6 @@ from statewise.ope.gate import Decision, gate
 from statewise.ope.select import Selection, select
 from statewise.ope.target import as_target
 from statewise.runs import RunFolder
-from statewise.tree_policy import load_policy
 
 NARROWEST = 80
 COLOURS = {
@@ -96,9 +95,9 @@ def command(
     console = Console(stderr=True, quiet=as_json, highlight=False)
     run = RunFolder.open(policy) if policy.is_dir() else None
     target = None if run else as_target("target-columns" if target_columns else policy)
-    prefix = "target_" if target_columns else None
-    dataset, estimate = read_log(log, options, console, prefix, policy=run.policy()[0] if run else target)
-    _warn_of_training_data(dataset, run, target, console)
+    known_by = run.policy()[0] if run else target  # what a run would act by stands for all of its checkpoints
+    dataset, estimate = read_log(log, options, console, "target_" if target_columns else None, policy=known_by)
+    _warn_of_training_data(dataset, run, known_by, console)
     known = run.manifest().get("config", {}).get("discount") if run else None
     gamma: float = discount or known or usual_discount(dataset)
     asked = [name for name in (ESTIMATORS if "all" in estimators else estimators) if name != "behaviour"]
@@ -134,12 +133,10 @@ def command(
         _show(found)
 
 
-def _warn_of_training_data(dataset: Dataset, run: RunFolder | None, target: Any, console: Console) -> None:
+def _warn_of_training_data(dataset: Dataset, run: RunFolder | None, policy: Any, console: Console) -> None:
     """What was learned from these very episodes looks better on them than it is."""
-    card = getattr(target, "card", {})
-    if run is not None:
-        card = {**(load_policy(run.chosen).card if run.chosen.is_file() else {}), "data": run.manifest().get("data")}
-    if dataset.fingerprint in (card.get("data"), card.get("log")):
+    card, manifest = getattr(policy, "card", {}), run.manifest() if run else {}
+    if dataset.fingerprint in (card.get("data"), card.get("log"), manifest.get("data")):
         words = "the policy was learned from these very episodes, which flatters it: evaluate it on others"
         console.print(Text.assemble(("note  ", "bold yellow"), words))
 
