@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from jaxtyping import Float
@@ -44,15 +45,19 @@ def action_values(
     taken, reward = log.dataset.actions[equations.order], rewards[equations.order]
     regressions = [_regressions(equations, taken, reward, a, b, actions) for a, b in equations.folds]
     bounds, found = _bounds(case, rewards), []
+
+    @cache  # a fold by itself is the teacher of two others
+    def fitted(folds: tuple[int, ...]) -> Float[np.ndarray, "rank actions"]:
+        value = _temporal_differences(case, rewards, folds)
+        grams, onward, earned = (np.sum([regressions[f][i] for f in folds], axis=0) for i in range(3))
+        ridge = RIDGE * len(folds) / (FOLDS - 1) * np.eye(len(value))
+        targets = earned + onward @ value
+        return np.stack([np.linalg.solve(grams[j] + ridge, targets[j]) for j in range(actions)], axis=1)
+
     for apart in APART:
         everything = np.empty((len(taken), actions))
         for held_out, (a, b) in enumerate(equations.folds):
-            others = [(held_out + k) % FOLDS for k in apart]
-            value = _temporal_differences(case, rewards, others)
-            grams, onward, earned = (np.sum([regressions[f][i] for f in others], axis=0) for i in range(3))
-            ridge = RIDGE * len(others) / (FOLDS - 1) * np.eye(len(value))
-            targets = earned + onward @ value
-            weights = np.stack([np.linalg.solve(grams[j] + ridge, targets[j]) for j in range(actions)], axis=1)
+            weights = fitted(tuple(sorted((held_out + k) % FOLDS for k in apart)))
             everything[a:b] = equations.here[a:b] @ weights.astype(np.float32)
         everything = np.clip(equations.in_log_order(everything), *bounds)
         chosen = np.take_along_axis(everything, log.dataset.actions[:, None].astype(np.int64), axis=1)[:, 0]
