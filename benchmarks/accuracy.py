@@ -45,7 +45,7 @@ from statewise.domains.hiv import HIV
 from statewise.domains.simulate import Act, Domain, episode_keys, returns, rollout
 from statewise.domains.tabular import TabularMDP
 from statewise.ope.evaluate import ESTIMATORS, evaluate_all
-from statewise.parts.probabilities import probabilities_of
+from statewise.policies.probabilities import probabilities_of
 
 SHARES = (0.25, 0.5, 0.75)
 SLOW = ("state-ratio-network", "fitted-q")  # networks: minutes a log

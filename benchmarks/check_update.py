@@ -19,11 +19,11 @@ from update import NETWORK, keys_of, seed_of, tensor, torch_agent, torch_log, to
 
 from statewise.algorithms import opposd
 from statewise.data.dataset import Dataset
+from statewise.learning.fit import begin, prepare
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
 from statewise.parts import ratio, ratio_network
 from statewise.parts.ratio_network import ActionRatio
-from statewise.training import begin, prepare
 
 
 def check(dataset: Dataset) -> None:

@@ -26,8 +26,8 @@ import numpy as np
 from statewise.algorithms import opposd
 from statewise.algorithms.opposd import OPPOSD
 from statewise.data.dataset import Dataset
-from statewise.presets import PAPER_CARTPOLE, PAPER_HIV
-from statewise.training import begin, prepare, stretch
+from statewise.learning.fit import begin, prepare, stretch
+from statewise.learning.presets import PAPER_CARTPOLE, PAPER_HIV
 
 UPDATES = 50
 

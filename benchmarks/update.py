@@ -35,13 +35,13 @@ from statewise.data.dataset import Dataset
 from statewise.domains.behaviours import Uniform
 from statewise.domains.cartpole import CARTPOLE
 from statewise.domains.collect import collect
+from statewise.learning.fit import begin, prepare, stretch
 from statewise.ops.networks import Network
 from statewise.parts import ratio
 from statewise.parts.actor import Actor
 from statewise.parts.anchor import Anchor
 from statewise.parts.critic import Critic
 from statewise.parts.ratio import ClosedForm, RatioNetwork
-from statewise.training import begin, prepare, stretch
 
 EPISODES = 500
 UPDATES = 20  # in one call of `stretch`; a run has hundreds, so that the call itself weighs nothing

@@ -23,7 +23,7 @@ def pytest_configure(config):
 @pytest.fixture
 def policy():
     """A policy of random weights: three observations, four actions."""
-    from statewise.policy_file import Policy
+    from statewise.policies.network import Policy
 
     rng = np.random.default_rng(0)
     sizes = [3, 8, 8, 4]

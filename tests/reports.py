@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 
 import statewise as sw
-from statewise.policy_file import Policy
+from statewise.policies.network import Policy
 from statewise.report.compare import action_map, agreement
 from statewise.report.content import (
     Calibration,

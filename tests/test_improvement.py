@@ -18,11 +18,11 @@ from statewise.cli.evaluate import _warn_of_training_data
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.improvement import Plan, Stage, improve
-from statewise.policy_file import Policy
+from statewise.learning.runs import RunFolder
+from statewise.learning.settings import SettingsError, changed
+from statewise.policies.network import Policy
 from statewise.report.content import from_json, to_json
 from statewise.report.gather import from_run
-from statewise.runs import RunFolder
-from statewise.settings import SettingsError, changed
 
 EPISODES = 2000
 # small networks, quick steps: the answers below need no more
@@ -305,7 +305,7 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
     monkeypatch.undo()
     # called again, with the same log and plan, it learns nothing and says the same
     before = [(improved.folder / name).read_text() for name in ("decision.json", "manifest.json", "report.html")]
-    monkeypatch.setattr("statewise.training._Loop._stretch", None)
+    monkeypatch.setattr("statewise.learning.fit._Loop._stretch", None)
     again = run(path, "--config", tmp_path / "plan.toml", "--out", improved.folder, "--json")
     assert again.stderr == ""
     told = json.loads(again.stdout)

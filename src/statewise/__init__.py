@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from statewise.algorithms.offpac import OffPAC as OffPAC
     from statewise.algorithms.opposd import OPPOSD as OPPOSD
     from statewise.algorithms.sac import SAC as SAC
-    from statewise.data.behaviour import estimate_propensities as estimate_propensities
     from statewise.data.dataset import Dataset as Dataset
     from statewise.data.episodes import from_arrays as from_arrays
     from statewise.data.episodes import to_arrays as to_arrays
@@ -22,15 +21,16 @@ if TYPE_CHECKING:
     from statewise.data.rawlog import Columns as Columns
     from statewise.data.table import load as load
     from statewise.improvement import improve as improve
+    from statewise.learning.fit import fit as fit
     from statewise.ope.estimate import Estimate as Estimate
     from statewise.ope.evaluate import evaluate as evaluate
     from statewise.ope.gate import gate as gate
     from statewise.ope.select import select as select
     from statewise.parts.fit_ratio import fit_ratio as fit_ratio
-    from statewise.policy_file import Policy as Policy
-    from statewise.training import fit as fit
-    from statewise.tree_policy import TreePolicy as TreePolicy
-    from statewise.tree_policy import load_policy as load_policy
+    from statewise.policies.network import Policy as Policy
+    from statewise.policies.trees import TreePolicy as TreePolicy
+    from statewise.policies.trees import load_policy as load_policy
+    from statewise.propensities.estimate import estimate_propensities as estimate_propensities
 
 # Where each public name lives; it is imported when first asked for, so that `import statewise` is instant
 # and a machine without the table libraries can still train.
@@ -46,12 +46,12 @@ _HOMES = {
     "LogWarning": "data.findings",
     "OPPOSD": "algorithms.opposd",
     "OffPAC": "algorithms.offpac",
-    "Policy": "policy_file",
-    "estimate_propensities": "data.behaviour",
+    "Policy": "policies.network",
+    "estimate_propensities": "propensities.estimate",
     "evaluate": "ope.evaluate",
     "SAC": "algorithms.sac",
-    "TreePolicy": "tree_policy",
-    "fit": "training",
+    "TreePolicy": "policies.trees",
+    "fit": "learning.fit",
     "fit_ratio": "parts.fit_ratio",
     "from_arrays": "data.episodes",
     "from_minari": "data.minari",
@@ -59,7 +59,7 @@ _HOMES = {
     "improve": "improvement",
     "load": "data.table",
     "select": "ope.select",
-    "load_policy": "tree_policy",
+    "load_policy": "policies.trees",
     "to_arrays": "data.episodes",
     "to_minari": "data.minari",
 }

@@ -20,21 +20,21 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any, get_args
 
-from statewise.data.behaviour import Model, Propensities, estimate_propensities
+from statewise.base.files import write_text
 from statewise.data.dataset import Dataset, usual_discount
-from statewise.files import write_text
+from statewise.learning.fit import Config, Told, fit
+from statewise.learning.presets import ALGORITHMS, OWN, preset
+from statewise.learning.runs import RunFolder
+from statewise.learning.settings import SettingsError, changed
+from statewise.learning.trackers.parquet import write_metrics
 from statewise.ope.gate import Decision, gate
 from statewise.ope.intervals import standard_error
 from statewise.ope.select import Selection, select
-from statewise.presets import ALGORITHMS, OWN, preset
+from statewise.propensities.estimate import Model, Propensities, estimate_propensities
 from statewise.report.content import ReportContent, to_json
 from statewise.report.decided import Candidate, decided
 from statewise.report.gather import DECISION, curves_of
 from statewise.report.page import render
-from statewise.runs import RunFolder
-from statewise.settings import SettingsError, changed
-from statewise.tracking.parquet import write_metrics
-from statewise.training import Config, Told, fit
 
 PARTS = (0.6, 0.2)  # to learn from, to choose by; the rest judges
 BESIDE = ("offpac", "behaviour-cloning")  # what the first algorithm is compared with

@@ -12,13 +12,13 @@ from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
+from statewise.learning.fit import ALGORITHMS, prepare
 from statewise.parts import emphasis, ratio
 from statewise.parts.actor import Actor
 from statewise.parts.critic import Critic
 from statewise.parts.emphasis import Emphasis
 from statewise.parts.q_network import QNetwork
 from statewise.parts.ratio import ClosedForm
-from statewise.training import ALGORITHMS, prepare
 
 MDP = TabularMDP.random(states=4, actions=2, seed=2, termination=0.2)
 SHARED = {

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from statewise import training
 from statewise.algorithms import cql, sac
 from statewise.algorithms.cql import CQL
 from statewise.algorithms.fitted_q import FittedQ
@@ -16,10 +15,11 @@ from statewise.algorithms.sac import SAC
 from statewise.data.dataset import Dataset
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP, softmax
+from statewise.learning import fit as training
+from statewise.learning.fit import fit
 from statewise.parts import temperature
 from statewise.parts.q_network import QNetwork
 from statewise.parts.temperature import Temperature
-from statewise.training import fit
 
 DISCOUNT, STATES, ACTIONS = 0.8, 4, 2
 NEXT = np.array([[1, 2], [0, 3], [3, 1], [2, -1]])  # −1: the episode ends

@@ -10,11 +10,11 @@ from statewise.algorithms.opposd import OPPOSD
 from statewise.data.augment import ABSORBED, smooth
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP, with_absorbing
+from statewise.learning.fit import fit
 from statewise.parts.actor import Actor
 from statewise.parts.anchor import Anchor
 from statewise.parts.critic import Critic
 from statewise.parts.ratio import ClosedForm, RatioNetwork
-from statewise.training import fit
 
 STATES, ACTIONS, DISCOUNT, EPSILON = 5, 3, 0.9, 0.2
 LEGAL = np.ones((STATES, ACTIONS), dtype=bool)

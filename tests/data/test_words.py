@@ -7,8 +7,8 @@ import pytest
 import statewise as sw
 from statewise.data.findings import LogWarning
 from statewise.data.table import read
-from statewise.parts.probabilities import probabilities_of
-from statewise.policy_file import Policy
+from statewise.policies.network import Policy
+from statewise.policies.probabilities import probabilities_of
 
 SHEET = """Patient;Day;Obs_Pulse;Action;Reward;Propensity;Terminated
 A;1;80,5;Drug B;0;0,5;no

@@ -23,13 +23,13 @@ from statewise.experiments.run import run
 from statewise.experiments.stack import part_of, stacked
 from statewise.experiments.study import Cell, named
 from statewise.experiments.tables import tables_of
+from statewise.learning.fit import fit, prepare, several_updates
+from statewise.learning.runs import RunError
 from statewise.ops.keys import key_for
 from statewise.parts.actor import Actor
 from statewise.parts.critic import Critic
 from statewise.parts.ratio import ClosedForm
-from statewise.policy_file import Policy
-from statewise.runs import RunError
-from statewise.training import fit, prepare, several_updates
+from statewise.policies.network import Policy
 
 SMALL = OPPOSD(
     discount=1.0,

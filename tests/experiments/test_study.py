@@ -3,9 +3,9 @@
 import pytest
 
 from statewise.experiments.study import named, studies
+from statewise.learning.presets import preset
+from statewise.learning.settings import SettingsError
 from statewise.parts.actor import Actor
-from statewise.presets import preset
-from statewise.settings import SettingsError
 
 GOOD = """
 [small]

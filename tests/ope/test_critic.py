@@ -7,9 +7,9 @@ import pytest
 
 from statewise.data.dataset import Dataset
 from statewise.domains.tabular import TabularMDP
-from statewise.ope.critic import action_values, state_values, widened
 from statewise.ope.evaluate import evaluate_all, prepare
 from statewise.ope.intervals import Quotient, standard_error
+from statewise.ope.linear_critic import action_values, state_values, widened
 from statewise.ope.prepared import Case
 
 STATES, DISCOUNT, HORIZON, EPISODES = 12, 0.98, 150, 100

@@ -10,11 +10,11 @@ from scipy import stats
 import statewise as sw
 from logs import make
 from statewise.data.device import device_log
-from statewise.ope.critic import action_values
 from statewise.ope.diagnostics import Support, verdict_of
 from statewise.ope.equations import contrasts_of, solve
 from statewise.ope.evaluate import ESTIMATORS, evaluate_all, prepare
 from statewise.ope.intervals import Quotient, bernstein, bootstrap, standard_error
+from statewise.ope.linear_critic import action_values
 from statewise.ope.prepared import Case
 
 DISCOUNT = 0.9

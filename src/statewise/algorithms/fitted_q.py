@@ -21,7 +21,7 @@ from statewise.data.dataset import Dataset
 from statewise.data.device import row_table
 from statewise.parts.metrics import Metrics, of_learner
 from statewise.parts.trees import planted
-from statewise.tree_policy import TreePolicy
+from statewise.policies.trees import TreePolicy
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 import numpy as np
 
-from statewise.acting import decide, matched
 from statewise.cli.options import choose_option, json_option, listed, policy_at, seed_option, writable
 from statewise.data.observations import read_observations, table_text, write_table
 from statewise.data.rawlog import Columns
+from statewise.policies.act import decide, matched
 
 KINDS = (".csv", ".json", ".parquet")
 

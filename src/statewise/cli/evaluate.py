@@ -15,14 +15,14 @@ from rich.text import Text
 from statewise.cli.options import finite, json_option, log_options, propensity_model_option, seed_option
 from statewise.cli.progress import bar
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
-from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset, usual_discount
+from statewise.learning.runs import RunFolder
 from statewise.ope.estimate import Estimate
 from statewise.ope.evaluate import ESTIMATORS, USUAL, evaluate
 from statewise.ope.gate import Decision, gate
 from statewise.ope.select import Selection, select
-from statewise.ope.target import as_target
-from statewise.runs import RunFolder
+from statewise.policies.external import as_target
+from statewise.propensities.estimate import Propensities
 
 NARROWEST = 80
 COLOURS = {

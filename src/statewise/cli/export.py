@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from statewise.base.files import written_whole
 from statewise.cli.options import json_option, needs, policy_at, writable
-from statewise.files import written_whole
-from statewise.policy_file import Policy
+from statewise.policies.network import Policy
 
 ENDINGS = {"onnx": ".onnx", "numpy": ".py"}
 
@@ -48,9 +48,9 @@ def command(source: Path, kind: str, out: Path, as_json: bool) -> None:
 
 def _contents(policy: Policy, kind: str, module: str) -> bytes:
     if kind == "onnx":
-        from statewise.export.onnx import to_onnx
+        from statewise.policies.onnx import to_onnx
 
         return to_onnx(policy)
-    from statewise.export.numpy import to_python
+    from statewise.policies.python import to_python
 
     return to_python(policy, module).encode()

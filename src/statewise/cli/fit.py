@@ -23,12 +23,12 @@ from statewise.algorithms.opposd import OPPOSD
 from statewise.cli.options import json_option, log_options, needs, propensity_model_option
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
 from statewise.data.augment import smooth
-from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset
-from statewise.presets import ALGORITHMS, OWN, PRESETS, preset
-from statewise.runs import RunFolder
-from statewise.tracking.parquet import ParquetTracker
-from statewise.training import Result, Told, fit, usual_discount
+from statewise.learning.fit import Result, Told, fit, usual_discount
+from statewise.learning.presets import ALGORITHMS, OWN, PRESETS, preset
+from statewise.learning.runs import RunFolder
+from statewise.learning.trackers.parquet import ParquetTracker
+from statewise.propensities.estimate import Propensities
 
 
 @click.command(epilog="Example: statewise fit cartpole.parquet --seeds 2 --out runs/cartpole")
@@ -120,14 +120,14 @@ def _trackers(out: Path, tensorboard: Path | None, mlflow: str | None) -> Iterat
     trackers: list[Any] = [ParquetTracker(folder)]
     if tensorboard is not None:
         needs("tensorboard", "tensorboardX")
-        from statewise.tracking.tensorboard import TensorBoardTracker
+        from statewise.learning.trackers.tensorboard import TensorBoardTracker
 
         trackers.append(TensorBoardTracker(folder, tensorboard))
     if mlflow is not None:
         needs("mlflow", "mlflow")
         # its own 7 take minutes to say that no one is there
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-        from statewise.tracking.mlflow import MlflowTracker
+        from statewise.learning.trackers.mlflow import MlflowTracker
 
         trackers.append(MlflowTracker(folder, mlflow))
     finished = False

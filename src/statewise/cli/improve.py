@@ -18,8 +18,8 @@ from rich.text import Text
 from statewise.cli.options import finite, json_option, log_options, propensity_model_option
 from statewise.cli.propensities import read_log
 from statewise.improvement import Improvement, Plan, Stage, improve
-from statewise.presets import ALGORITHMS, OWN
-from statewise.settings import changed, read_settings
+from statewise.learning.presets import ALGORITHMS, OWN
+from statewise.learning.settings import changed, read_settings
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 LINES = 10  # at most, of each stage of learning

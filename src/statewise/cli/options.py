@@ -11,9 +11,9 @@ from typing import Any, get_args
 
 import click
 
-from statewise.data.behaviour import Model
 from statewise.data.rawlog import NAMED, Columns
-from statewise.policy_file import Policy
+from statewise.policies.network import Policy
+from statewise.propensities.estimate import Model
 
 
 class _Actions(click.ParamType):
@@ -109,7 +109,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 def policy_at(path: Path) -> tuple[Policy, str]:
     """The policy of a file or of a run folder, and in words which one it is."""
     if path.is_dir():
-        from statewise.runs import RunFolder  # it waits for JAX, which a policy file does not need
+        from statewise.learning.runs import RunFolder  # it waits for JAX, which a policy file does not need
 
         policy, words = RunFolder.open(path).policy()
         if not isinstance(policy, Policy):

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from statewise.cli.options import log_arguments
 from statewise.cli.progress import bar
-from statewise.data.behaviour import Model, Propensities, estimate_propensities
 from statewise.data.dataset import Dataset
 from statewise.data.table import read
+from statewise.propensities.estimate import Model, Propensities, estimate_propensities
 
 FOLDS = 5
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
+from statewise.base.files import write_text
 from statewise.cli.options import json_option, writable
-from statewise.files import write_text
+from statewise.learning.runs import RunFolder
 from statewise.report.gather import from_run
 from statewise.report.page import render
-from statewise.runs import RunFolder
 
 
 @click.command(epilog="Example: statewise report runs/cartpole --out report.html")

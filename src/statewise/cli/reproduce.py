@@ -36,13 +36,13 @@ def command(
     What was run already is not run again: an interrupted run goes on, and parts may come from other machines (python -m
     statewise.experiments.run, which needs the learning libraries alone).
     """
+    from statewise.base.files import write_text
     from statewise.experiments import records
     from statewise.experiments.figures import write_figure
     from statewise.experiments.page import add_to_page, markdown, section
     from statewise.experiments.run import listed, run
     from statewise.experiments.study import named
     from statewise.experiments.tables import tables_of, write_tables
-    from statewise.files import write_text
 
     whole = named(name, quick)
     study = whole.restricted(methods=listed(methods), cells=listed(cells), group=preset)  # pyright: ignore

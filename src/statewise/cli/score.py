@@ -14,7 +14,7 @@ from statewise.cli.options import json_option, misfit, seed_option
 from statewise.cli.progress import bar
 from statewise.domains.behaviours import DOMAINS, domain_and_behaviour, with_noise
 from statewise.domains.simulate import episode_keys, returns, rollout
-from statewise.runs import RunFolder
+from statewise.learning.runs import RunFolder
 
 BAR = 30  # characters of the longest bar
 

@@ -29,7 +29,7 @@ def command(policy_path: Path, port: int, host: str, choose) -> None:
     policy, which = policy_at(policy_path)
     import uvicorn
 
-    from statewise.serving import application
+    from statewise.policies.serve import application
 
     with _listen(host, port) as listening:
         address, chosen = listening.getsockname()[:2]

@@ -14,12 +14,12 @@ from typing import Any, get_args
 import numpy as np
 import polars as pl
 
+from statewise.base.files import written_whole
 from statewise.data.checks import check
 from statewise.data.dataset import Dataset
 from statewise.data.findings import Findings, RowNames
 from statewise.data.frame import Ends, Opened, Propensity, raw_from_frame
 from statewise.data.rawlog import Columns
-from statewise.files import written_whole
 
 EMPTY = ["", "NA", "N/A", "null", "NULL"]
 NOT_UTF8 = "its letters are not written in UTF-8 (spreadsheets call other ways Unicode text, UTF-16 or ANSI)"

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Key
 from statewise.domains.behaviours import LEARNED_SHARE, Noisy
 from statewise.domains.simulate import Domain, Rollout, returns, rollout
 from statewise.ops.networks import Network
-from statewise.policy_file import Policy
+from statewise.policies.network import Policy
 
 ACTOR_HIDDEN, CRITIC_HIDDEN = (16, 16, 16), (32, 32)
 TRACE = 0.95  # λ

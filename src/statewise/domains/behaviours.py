@@ -14,8 +14,8 @@ from statewise.domains.cartpole import CARTPOLE
 from statewise.domains.hiv import HIV
 from statewise.domains.simulate import Act, Domain
 from statewise.ops.networks import Network
-from statewise.policy_file import Policy
-from statewise.tree_policy import TreePolicy
+from statewise.policies.network import Policy
+from statewise.policies.trees import TreePolicy
 
 # The paper's μ = .7·π̂ + .3·uniform
 LEARNED_SHARE = 0.7

@@ -12,9 +12,9 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from statewise.base.files import written_whole
 from statewise.experiments.study import Method, Study
 from statewise.experiments.tables import Tables
-from statewise.files import written_whole
 
 # Okabe & Ito's colours, which the colour-blind can tell apart
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#444444")

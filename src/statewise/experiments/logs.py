@@ -18,8 +18,8 @@ from statewise.domains.hard_example import BEHAVIOUR, HARD_EXAMPLE
 from statewise.domains.simulate import Act, Domain, episode_keys, returns, rewards_of_each, rollout
 from statewise.experiments.study import DISCOUNTS, Cell
 from statewise.ops.networks import Network
-from statewise.policy_file import Policy
-from statewise.tree_policy import TreePolicy
+from statewise.policies.network import Policy
+from statewise.policies.trees import TreePolicy
 
 SCORE_SEED = 4242  # every policy is played with the same random numbers
 # The hard example as it is seen: which states are alike comes first, what tells s₁ from s₂ last.

@@ -12,10 +12,10 @@ from typing import Any
 
 import polars as pl
 
+from statewise.base.files import write_text
 from statewise.experiments import records
 from statewise.experiments.study import Study, named
 from statewise.experiments.tables import Tables, last_of
-from statewise.files import write_text
 
 HEAD = """# Results
 

@@ -16,13 +16,13 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Int
 
+from statewise.base.files import write_text, written_whole
 from statewise.data.dataset import Dataset
 from statewise.experiments.logs import Earned
 from statewise.experiments.study import DISCOUNTS, Cell, Method, Study, as_data
-from statewise.files import write_text, written_whole
-from statewise.policy_file import Policy
-from statewise.runs import RunError, versions
-from statewise.tree_policy import TreePolicy
+from statewise.learning.runs import RunError, versions
+from statewise.policies.network import Policy
+from statewise.policies.trees import TreePolicy
 
 HERE = Path(__file__).parent
 DIAGNOSTICS = ("value", "ratio_ess", "entropy")  # what the learner says of itself

@@ -34,9 +34,9 @@ from statewise.experiments.logs import Earned, log_of, played
 from statewise.experiments.records import Way
 from statewise.experiments.stack import part_of, stacked
 from statewise.experiments.study import Cell, Method, Study
+from statewise.learning.fit import ALGORITHMS, Config, over_seeds, prepare, several_updates
 from statewise.ops.keys import key_for
-from statewise.policy_file import Policy
-from statewise.training import ALGORITHMS, Config, over_seeds, prepare, several_updates
+from statewise.policies.network import Policy
 
 Tell = Callable[[str], None]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from statewise.domains.behaviours import DOMAINS
-from statewise.presets import ALGORITHMS, PRESETS, Config, preset
-from statewise.settings import SettingsError, changed, read_settings
+from statewise.learning.presets import ALGORITHMS, PRESETS, Config, preset
+from statewise.learning.settings import SettingsError, changed, read_settings
 
 Kind = Literal["exact", "curves", "selection", "cells"]
 Preset = Literal["default", "paper"]

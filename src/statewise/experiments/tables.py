@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from statewise.base.files import written_whole
 from statewise.experiments import records
 from statewise.experiments.paired import difference
 from statewise.experiments.selection import evaluation_path
 from statewise.experiments.study import Cell, Method, Study
-from statewise.files import written_whole
 
 
 @dataclass(frozen=True, eq=False)

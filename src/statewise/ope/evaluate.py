@@ -8,23 +8,23 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset, usual_discount
-from statewise.ope.behaviour_return import behaviour_return
 from statewise.ope.diagnostics import support_of, verdict_of
-from statewise.ope.doubly_robust import doubly_robust, weighted_doubly_robust
-from statewise.ope.doubly_robust_state_ratio import doubly_robust_state_ratio
 from statewise.ope.estimate import Estimate, Interval, Objective
-from statewise.ope.fitted_q import fitted_q
-from statewise.ope.fitted_q_trees import fitted_q_trees
-from statewise.ope.importance import importance_sampling, weighted_importance_sampling
+from statewise.ope.estimators.behaviour_return import behaviour_return
+from statewise.ope.estimators.doubly_robust import doubly_robust, weighted_doubly_robust
+from statewise.ope.estimators.doubly_robust_state_ratio import doubly_robust_state_ratio
+from statewise.ope.estimators.fitted_q import fitted_q
+from statewise.ope.estimators.fitted_q_trees import fitted_q_trees
+from statewise.ope.estimators.importance import importance_sampling, weighted_importance_sampling
+from statewise.ope.estimators.per_decision import per_decision, weighted_per_decision
+from statewise.ope.estimators.state_ratio import state_ratio, state_ratio_network
 from statewise.ope.intervals import Quotient, bernstein, bootstrap, per, standard_error
-from statewise.ope.per_decision import per_decision, weighted_per_decision
 from statewise.ope.prepared import Case, Prepared
-from statewise.ope.propensity import with_refits
-from statewise.ope.state_ratio import state_ratio, state_ratio_network
-from statewise.ope.target import as_target
-from statewise.parts.probabilities import probabilities_of
+from statewise.policies.external import as_target
+from statewise.policies.probabilities import probabilities_of
+from statewise.propensities.estimate import Propensities
+from statewise.propensities.widening import with_refits
 
 # Right where the ratio is, and where the critic is: on HIV the ratio alone does not follow a policy's slow gains at all
 USUAL = "doubly-robust-state-ratio"

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset
 from statewise.ope.estimate import Estimate
 from statewise.ope.evaluate import USUAL, evaluate_all, prepare
 from statewise.ope.intervals import Quotient, bernstein, bootstrap, standard_error
-from statewise.ope.propensity import widening, with_refits
+from statewise.propensities.estimate import Propensities
+from statewise.propensities.widening import widening, with_refits
 
 Answer = Literal["deploy", "do not deploy", "collect more data"]
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset
+from statewise.learning.runs import RunFolder
 from statewise.ope.estimate import Estimate
 from statewise.ope.evaluate import USUAL, evaluate, prepare
 from statewise.ope.intervals import standard_error
-from statewise.runs import RunFolder
+from statewise.propensities.estimate import Propensities
 
 Place = tuple[int, int]  # seed and update
 

@@ -16,10 +16,10 @@ from statewise.data.dataset import Dataset
 from statewise.data.device import device_log, propensities_of
 from statewise.ops.keys import key_for
 from statewise.parts import ratio, ratio_closed_form, ratio_network
-from statewise.parts.probabilities import probabilities_of
 from statewise.parts.ratio import Ground, State
 from statewise.parts.ratio_closed_form import ClosedForm, Solution
 from statewise.parts.ratio_network import RatioNetwork
+from statewise.policies.probabilities import probabilities_of
 
 TAIL = 0.01  # the share of rows whose weight `tail` tells
 

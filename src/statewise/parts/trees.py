@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from statewise.tree_policy import TreePolicy
+from statewise.policies.trees import TreePolicy
 
 
 def planted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from statewise.data.dataset import Dataset
-from statewise.policy_file import Policy
+from statewise.policies.network import Policy
 from statewise.report.content import ActionMap, Agreement
 
 FEWEST = 5  # decisions in a cell before it says anything

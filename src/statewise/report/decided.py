@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from statewise.data.behaviour import Propensities
 from statewise.data.dataset import Dataset
 from statewise.ope.diagnostics import EPISODES, IMBALANCE, UNSUPPORTED
 from statewise.ope.estimate import Estimate
 from statewise.ope.gate import Decision
 from statewise.ope.select import Selection
+from statewise.propensities.estimate import Propensities
 from statewise.report import content as page
 from statewise.report.compare import action_map, agreement
 from statewise.report.content import Calibration, Carrier, Check, Checkpoint, Curve, Histogram, Place, ReportContent

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from statewise.learning.runs import RunError, RunFolder
 from statewise.report.content import ContentError, Curve, ReportContent, from_json
-from statewise.runs import RunError, RunFolder
 
 DECISION = "decision.json"
 METRICS = ("value", "ratio_ess", "entropy")

@@ -7,10 +7,10 @@ from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
 
+from statewise.learning.runs import flattened
 from statewise.report.content import ReportContent
 from statewise.report.panels import all_panels, legend
 from statewise.report.words import interval, number, one_decimal, percent, value
-from statewise.runs import flattened
 
 WORDS = {
     "deploy": ("good", "✓", "Deploy the new policy"),

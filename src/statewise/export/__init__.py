@@ -1,1 +1,0 @@
-"""Policies for other programs, one format a file."""

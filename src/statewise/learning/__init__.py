@@ -1,0 +1,1 @@
+"""The one loop, its run folders, presets and settings."""

@@ -1,0 +1,176 @@
+"""The run folder: settings, metrics, checkpoints and what is needed to make them again.
+
+run/
+  manifest.json           settings, seeds, versions, the data's fingerprint, how far it got
+  metrics.npz             one array [seeds, updates] a metric
+  policy.safetensors      the policy that was chosen, where one was
+  checkpoints/            state-<update>.npz to resume from, seed-<s>-update-<u>.safetensors to act by
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import jax
+import numpy as np
+
+from statewise.base.files import write_text, written_whole
+from statewise.policies.network import Policy
+from statewise.policies.trees import TreePolicy, load_policy
+
+LIBRARIES = ("statewise", "jax", "equinox", "optax", "numpy")
+
+
+class RunError(ValueError):
+    """The folder is not a run, or not one that can go on."""
+
+
+class RunFolder:
+    """Writes whole files or none, so that an interrupted run can be resumed."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.checkpoints = self.path / "checkpoints"
+        self.chosen = self.path / "policy.safetensors"
+
+    @classmethod
+    def create(cls, path: str | Path) -> RunFolder:
+        folder = cls(path)
+        if folder.path.exists() and not folder.path.is_dir():
+            raise RunError(f"{path}: there is a file of that name")
+        if folder.path.is_dir() and not folder.exists() and not all(map(_begun, folder.path.iterdir())):
+            raise RunError(f"{path}: the folder holds other things; give an empty one")
+        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        folder = cls(path)
+        if not folder.exists():
+            raise RunError(f"{path}: it is not a run folder (it has no manifest.json)")
+        return folder
+
+    def exists(self) -> bool:
+        return (self.path / "manifest.json").is_file()
+
+    # The manifest
+
+    def manifest(self) -> dict[str, Any]:
+        try:
+            found = json.loads((self.path / "manifest.json").read_text())
+        except ValueError as error:
+            raise RunError(f"{self.path}: its manifest.json is damaged ({error})") from error
+        if not isinstance(found, dict):
+            raise RunError(f"{self.path}: its manifest.json is not that of a run")
+        return found
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        write_text(self.path / "manifest.json", json.dumps(manifest, indent=2, default=str))
+
+    # Metrics and checkpoints
+
+    def write_metrics(self, metrics: Mapping[str, np.ndarray]) -> None:
+        self._write_arrays("metrics.npz", metrics)
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        path = self.path / "metrics.npz"
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+        except (BadZipFile, EOFError, ValueError) as error:
+            raise RunError(f"{path}: it is damaged ({error})") from error
+
+    def write_state(self, update: int, state: Any) -> None:
+        """The whole learner's state, to resume from; only the newest is kept."""
+        leaves = jax.tree.leaves(state)
+        arrays = {f"leaf_{i:04d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+        name = f"checkpoints/state-{update}.npz"
+        self._write_arrays(name, arrays)
+        for other in self.checkpoints.glob("state-*.npz"):
+            if other.name != Path(name).name:
+                other.unlink()
+
+    def read_state(self, like: Any) -> tuple[int, Any] | None:
+        """The newest state and its update, put into the shape of `like` (shapes suffice); None where there is none."""
+        found = sorted(self.checkpoints.glob("state-*.npz"), key=lambda path: int(path.stem.split("-")[1]))
+        if not found:
+            return None
+        with np.load(found[-1], allow_pickle=False) as file:
+            leaves = [file[name] for name in sorted(file.files)]
+        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(like)]
+        if [leaf.shape for leaf in leaves] != shapes:
+            raise RunError(f"{self.path}: its checkpoint belongs to other settings; give another folder")
+        restored = jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(leaf) for leaf in leaves])
+        return int(found[-1].stem.split("-")[1]), restored
+
+    def write_policy(self, seed: int, update: int, policy: Policy | TreePolicy) -> None:
+        policy.save(self.checkpoints / f"seed-{seed}-update-{update}.safetensors")
+
+    def policies(self) -> dict[tuple[int, int], Policy | TreePolicy]:
+        """Every checkpoint's policy by (seed, update), in that order."""
+        return {key: load_policy(path) for key, path in self._policy_paths().items()}
+
+    def policy(self) -> tuple[Policy | TreePolicy, str]:
+        """The policy to act by, and in words which one it is: the chosen one, or the first seed's last."""
+        if self.chosen.is_file():
+            return load_policy(self.chosen), "the policy that was chosen for this run"
+        paths = self._policy_paths()
+        if not paths:
+            raise RunError(f"{self.path}: it has no checkpoints yet")
+        first = min(seed for seed, _ in paths)
+        last = max(update for seed, update in paths if seed == first)
+        words = f"the last policy of seed {first} (update {last:,}); none was chosen by evaluation"
+        return load_policy(paths[first, last]), words
+
+    def _policy_paths(self) -> dict[tuple[int, int], Path]:
+        found = {}
+        for path in self.checkpoints.glob("seed-*-update-*.safetensors"):
+            _, seed, _, update = path.stem.split("-")
+            found[int(seed), int(update)] = path
+        return {key: found[key] for key in sorted(found)}
+
+    def _write_arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        with written_whole(self.path / name) as part, part.open("wb") as file:
+            np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def _begun(path: Path) -> bool:
+    """Whether it is all that a run leaves which was stopped before its manifest was written."""
+    return path.name.endswith(".part") or (path.name == "checkpoints" and not any(path.iterdir()))
+
+
+def provenance() -> dict[str, Any]:
+    """What the numbers were made with."""
+    return {
+        "versions": versions(),
+        "device": jax.devices()[0].device_kind,
+        "machine": platform.machine(),
+    }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Of the libraries that decide what is learned."""
+    return {name: _version(name) for name in LIBRARIES} | {"python": platform.python_version()}
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except Exception:  # a source tree that was never installed has no version
+        return "source"
+
+
+def flattened(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"actor": {"rate": 1}} as {"actor.rate": 1}, for tables of settings."""
+    flat = {}
+    for name, value in settings.items():
+        flat |= flattened(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return flat

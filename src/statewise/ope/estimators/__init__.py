@@ -1,0 +1,1 @@
+"""One estimator a file."""

@@ -1,0 +1,101 @@
+"""The state-ratio estimator: single rows reweighted by where the policy goes and by what it does there.
+
+    V = Σᵢ γᵗ w(sᵢ) ρᵢ rᵢ / Σᵢ γᵗ w(sᵢ) ρᵢ (1 − γcᵢ),     c = 0 on an episode's last row and 1 elsewhere
+
+The denominator counts how often the chain begins anew: once an episode, so that V is a return per episode. No product
+of ratios over time appears, and so no variance that grows exponentially with the horizon. Liu, Li, Tang, Zhou (2018).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float
+
+from statewise.ope.equations import Equations, Solved, held_out_imbalance, pull
+from statewise.ope.intervals import Quotient, standard_error
+from statewise.ope.linear_critic import state_values
+from statewise.ope.prepared import Case
+from statewise.parts.fit_ratio import fit_ratio
+
+TRIFLE = 0.05
+
+
+def state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
+    """With w in closed form."""
+    found = _reweighted(case, rewards, case.prepared.equations, case.solved)
+    return found if case.prepared.chain == "continuing" else replace(found, missed=missed(case, rewards, found))
+
+
+def missed(case: Case, rewards: Float[np.ndarray, " steps"], found: Quotient) -> float:
+    """|V̂(s₀) + Σᵢ γᵗ wᵢ ρᵢ (γc V̂(s'ᵢ) − V̂(sᵢ))| in standard errors: what w leaves of its equations, tested by V̂.
+
+    With many episodes a standard error is so little that nobody minds several: it counts as `TRIFLE` of the value at
+    least.
+    """
+    log = case.prepared
+    values, following = state_values(case, rewards)
+    carried = log.growth * case.horizon_solved.ratio * case.ratio
+    left = carried @ (log.onward * following - values) / (carried @ (1 - log.onward))
+    missing = values[log.dataset.starts[:-1]].mean() + left
+    error = max(standard_error(found.influence(), log.dataset.groups), TRIFLE * abs(found.value))
+    return float(abs(missing) / error) if error > 0 else 0.0
+
+
+def within_horizon(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
+    """The same, never looking past the log's horizon: for corrections to a critic that does not either."""
+    return _reweighted(case, rewards, case.prepared.horizon_equations, case.horizon_solved)
+
+
+def _reweighted(case: Case, rewards: Float[np.ndarray, " steps"], equations: Equations, solved: Solved) -> Quotient:
+    """What each episode does to w itself is part of what it adds."""
+    log = case.prepared
+    order, count = equations.order, log.dataset.episodes
+    weight = np.empty(len(order))
+    weight[order] = count * equations.weight
+    ends = np.ones(len(order)) if equations.chain == "continuing" else 1 - log.onward
+    carried = weight * solved.ratio * case.ratio
+    above, below = log.by_episode(carried * rewards), log.by_episode(carried * ends)
+    value = above.sum() / below.sum()
+    # dV/dβ, where w is not cut off
+    open_rows = np.where(solved.signed > 0, weight * case.ratio * (rewards - value * ends), 0.0) / count
+    slope = open_rows[order].astype(np.float32) @ equations.here
+    moved = pull(equations, solved, case.ratio, slope.astype(np.float64), log.dataset.starts[:-1])
+    return Quotient(
+        above + moved,
+        below,
+        weight=log.by_episode(carried),
+        base=log.by_episode(weight),
+        mass=float(carried.sum() / (weight @ solved.ratio)),
+        imbalance=solved.excess,
+        negative=solved.negative,
+    )
+
+
+def state_ratio_network(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
+    """With w learned by the paper's network.
+
+    Its error has no closed form. The influence is that of any w that meets the equations to first order,
+    V̂(s₀) + Σₜ γᵗ w (ρ (r + γcV̂(s')) − V̂(s)) up to scale, with the linear critic for V̂.
+    """
+    log = case.prepared
+    fitted = fit_ratio(
+        log.dataset, lambda observations: case.probabilities, discount=log.discount, method="network", seed=log.seed
+    )
+    visited = log.growth * fitted.of_rows
+    carried = visited * case.ratio
+    endless = log.discount == 1 and not log.dataset.terminated.any()  # fit_ratio's w is then the stationary one
+    begins = log.by_episode(carried / log.steps_each.mean() if endless else carried * (1 - log.onward))
+    value = log.by_episode(carried * rewards).sum() / begins.sum()
+    values, following = state_values(case, rewards)
+    errors = log.by_episode(carried * (rewards + log.onward * following) - visited * values) / begins.mean()
+    added = values[log.dataset.starts[:-1]] + errors - errors.mean() * begins / begins.mean()
+    return Quotient(
+        value + added - added.mean(),
+        np.ones(len(begins)),
+        weight=log.by_episode(carried),
+        base=log.steps_each,
+        mass=float(carried.sum() / visited.sum()),
+        imbalance=held_out_imbalance(log.equations, case.ratio, fitted.of_rows),
+    )

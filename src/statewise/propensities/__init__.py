@@ -1,0 +1,1 @@
+"""Propensities that were not logged: estimated, calibrated, carried into intervals."""

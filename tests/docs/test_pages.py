@@ -1,0 +1,144 @@
+"""Commands and snippets in README and docs are run as they stand; what is shown of their output is what they print.
+
+The README's commands run as a reader would run them. Those of the other pages run in this process, which spares each of
+them the wait for JAX, one page after the other in the folder that the README left.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import statewise.cli
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+# in the order of the navigation: later pages use what earlier ones wrote
+PAGES = ("start", "hiv", "bandit", "icu-sepsis", "choosing", "trust", "paper", "interoperability")
+BLOCK = re.compile(r"(?:<!-- needs (?P<needs>\w+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```", flags=re.S)
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return [found["text"] for found in BLOCK.finditer(text) if found["language"] == language]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory):
+    """Runs the README's shell commands in order, in an empty folder."""
+    folder = tmp_path_factory.mktemp("readme")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    outputs = {}
+    for line in "".join(blocks(README, "sh")).splitlines():
+        done = subprocess.run(
+            line, shell=True, cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": path}
+        )
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        outputs[line] = done.stdout
+    return folder, outputs
+
+
+def test_shown_output_is_what_is_printed(session):
+    _, outputs = session
+    (shown,) = re.findall(r"<!-- inspect -->\n```text\n(.*?)```", README, flags=re.S)
+    assert outputs["statewise inspect cartpole.parquet"].split() == shown.split()
+
+
+def test_python_snippets_run(session):
+    """One after the other, as a reader would type them."""
+    folder, _ = session
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "".join(blocks(README, "python"))],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Dataset: 350 episodes" in done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_run(page, session, monkeypatch):
+    monkeypatch.chdir(session[0])
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(session[0] / "minari"))
+    names: dict = {"__name__": "__main__"}
+    left_out = []
+    for block in BLOCK.finditer((ROOT / "docs" / f"{page}.md").read_text()):
+        if block["needs"] and find_spec(block["needs"]) is None:
+            left_out.append(block["needs"])
+        elif block["language"] == "python":
+            with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+                warnings.filterwarnings("ignore", category=DeprecationWarning)
+                warnings.filterwarnings("ignore", module="minari")  # it asks for an author and a licence
+                exec(compile(block["text"], f"{page}.md", "exec"), names)
+        elif block["language"] == "sh":
+            for line in block["text"].splitlines():
+                if line not in session[1]:  # the README ran the very same in this folder
+                    command(line, monkeypatch)
+        else:
+            assert block["language"] in ("text", "toml"), f"{page}: a block of {block['language']} is not run"
+    if left_out:
+        pytest.skip(f"all of it ran but the snippet that needs {', '.join(left_out)}")
+
+
+def command(line: str, monkeypatch) -> None:
+    first, *arguments = shlex.split(line)
+    assert first == "statewise", line
+    monkeypatch.setattr("sys.argv", ["statewise", *arguments])
+    told = io.StringIO()
+    with (
+        pytest.raises(SystemExit) as ended,
+        contextlib.redirect_stdout(told),
+        contextlib.redirect_stderr(told),
+    ):
+        statewise.cli.main()
+    assert not ended.value.code, f"{line}: {told.getvalue()}"
+
+
+def test_every_page_is_run_or_made_from_the_code():
+    known = {*PAGES, "index", "commands", "api", "results", "errata", "performance", "accuracy", "coverage"}
+    assert {path.stem for path in (ROOT / "docs").glob("*.md")} <= known
+    for made in ("commands", "api", "index"):
+        assert not BLOCK.search((ROOT / "docs" / f"{made}.md").read_text())
+
+
+def test_the_reference_has_every_public_name():
+    import statewise as sw
+
+    listed = set(re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), flags=re.M))
+    assert {f"statewise.{home}.{name}" for name, home in sw._HOMES.items()} <= listed
+
+
+def test_settings_shown_are_settings_known():
+    import tomllib
+
+    from statewise.improvement import Plan
+    from statewise.learning.presets import preset
+    from statewise.learning.settings import changed
+
+    (shown,) = blocks((ROOT / "docs" / "start.md").read_text(), "toml")
+    given = tomllib.loads(shown)
+    assert given.pop("time_budget") == "10m"
+    plan = changed(Plan(), given)
+    assert changed(preset(), plan.settings).critic.trace == 0.9
+
+
+@pytest.mark.skipif(find_spec("mkdocs") is None, reason="the site needs pip install 'statewise[docs]'")
+def test_the_site_builds(tmp_path):
+    """Strictly: a broken link or a name that no longer exists is an error."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=quiet)
+    assert done.returncode == 0, done.stderr
+    reference = (tmp_path / "site" / "commands.html").read_text()
+    from statewise.cli.main import COMMANDS
+
+    for name in COMMANDS:
+        assert f'id="statewise-{name}"' in reference or f">{name}<" in reference, name
