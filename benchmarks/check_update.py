@@ -15,11 +15,11 @@ import numpy as np
 import torch
 import torch_opposd
 from torch import Tensor, nn
-from update import NETWORK, keys_of, seed_of, tensor, torch_agent, torch_log, torch_order
+from update import NETWORK, begun, seed_of, tensor, torch_agent, torch_log, torch_order
 
 from statewise.algorithms import opposd
 from statewise.data.dataset import Dataset
-from statewise.learning.fit import begin, prepare
+from statewise.learning.fit import prepare
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
 from statewise.parts import ratio, ratio_network
@@ -27,8 +27,8 @@ from statewise.parts.ratio_network import ActionRatio
 
 
 def check(dataset: Dataset) -> None:
-    data = prepare(dataset, NETWORK, jax.random.key(0))[0]
-    state = seed_of(begin(NETWORK, data, keys_of(1)), 0)
+    data = prepare(NETWORK, dataset)[0]
+    state = seed_of(begun(NETWORK, data, 1), 0)
     # the log's policy is uniform, and so is its clone: one that is not tells more of ρ and of the entropy
     state = eqx.tree_at(lambda state: state.actor.network.weights[-1], state, replace_fn=lambda weight: 20 * weight)
     log, key = torch_log(data), jax.random.key(1)

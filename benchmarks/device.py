@@ -20,14 +20,14 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from statewise.algorithms import opposd
 from statewise.algorithms.opposd import OPPOSD
 from statewise.data.dataset import Dataset
-from statewise.learning.fit import begin, prepare, stretch
+from statewise.learning.fit import keys_of, prepare
 from statewise.learning.presets import PAPER_CARTPOLE, PAPER_HIV
+from statewise.learning.program import program
 
 UPDATES = 50
 
@@ -109,13 +109,13 @@ def measured(config: OPPOSD, dataset: Dataset, seeds: int, repeats: int) -> tupl
         actor=replace(config.actor, clone_steps=10),
         ratio=replace(config.ratio, warm_steps=10) if hasattr(config.ratio, "warm_steps") else config.ratio,
     )
-    data = prepare(dataset, short, jax.random.key(0))[0]
-    keys, none_done = jnp.stack([jax.random.key(seed) for seed in range(seeds)]), jnp.asarray(0)
-    state = begin(short, data, keys)
+    data = prepare(short, dataset)[0]
+    running = program(short, data, keys_of(range(seeds)))
+    state = running.begin()
     best = float("inf")
     for _ in range(repeats + 1):  # the first one compiles
         started = time.perf_counter()
-        jax.block_until_ready(stretch(short, data, state, keys, none_done, UPDATES))
+        jax.block_until_ready(running.advance(state, 0, UPDATES))
         best = min(best, (time.perf_counter() - started) * 1e3 / UPDATES)
     one = jax.tree.map(lambda leaf: leaf[0], state)
     arrays, static = eqx.partition((data, one), eqx.is_array)

@@ -35,7 +35,8 @@ from statewise.data.dataset import Dataset
 from statewise.domains.behaviours import Uniform
 from statewise.domains.cartpole import CARTPOLE
 from statewise.domains.collect import collect
-from statewise.learning.fit import begin, prepare, stretch
+from statewise.learning.fit import keys_of, prepare
+from statewise.learning.program import program
 from statewise.ops.networks import Network
 from statewise.parts import ratio
 from statewise.parts.actor import Actor
@@ -44,7 +45,7 @@ from statewise.parts.critic import Critic
 from statewise.parts.ratio import ClosedForm, RatioNetwork
 
 EPISODES = 500
-UPDATES = 20  # in one call of `stretch`; a run has hundreds, so that the call itself weighs nothing
+UPDATES = 20  # in one call of `advance`; a run has hundreds, so that the call itself weighs nothing
 GOALS = {"one seed": 8.0, "eight seeds": 10.0, "closed form": 1.0, "drift": 0.2}
 
 Run = Callable[[], Any]
@@ -101,13 +102,13 @@ def seconds_of(run: Run) -> float:
 # The contestants
 
 
-def keys_of(seeds: int) -> jax.Array:
-    return jnp.stack([jax.random.key(seed) for seed in range(seeds)])
+def begun(config: OPPOSD, data: Any, seeds: int) -> Any:
+    return program(config, data, keys_of(range(seeds))).begin()
 
 
 def statewise_run(config: OPPOSD, data: Any, state: Any, seeds: int, updates: int = UPDATES) -> Run:
-    keys, none_done = keys_of(seeds), jnp.asarray(0)
-    return lambda: jax.block_until_ready(stretch(config, data, state, keys, none_done, updates))
+    running = program(config, data, keys_of(range(seeds)))
+    return lambda: jax.block_until_ready(running.advance(state, 0, updates))
 
 
 def torch_run(log: torch_opposd.Log, agents: list[torch_opposd.Agent], threads: int) -> Run:
@@ -174,11 +175,11 @@ def seed_of(state: Any, seed: int) -> Any:
 
 def beside_torch(dataset: Dataset, repeats: int) -> dict[str, Any]:
     """One seed, and eight: mapped in statewise, one after the other in PyTorch. Milliseconds per update and seed."""
-    data = prepare(dataset, NETWORK, jax.random.key(0))[0]
+    data = prepare(NETWORK, dataset)[0]
     log, cores = torch_log(data), os.cpu_count() or 1
     results: dict[str, Any] = {}
     for name, seeds in (("one seed", 1), ("eight seeds", 8)):
-        state = begin(NETWORK, data, keys_of(seeds))
+        state = begun(NETWORK, data, seeds)
         ours = statewise_run(NETWORK, data, state, seeds)
         first_call = seconds_of(ours)
         each = [seed_of(state, seed) for seed in range(seeds)]
@@ -210,8 +211,8 @@ def closed_form(dataset: Dataset, repeats: int) -> dict[str, Any]:
     """The exact solution against the 50 steps that it replaces: that part alone, and whole updates with either."""
     contestants = {}
     for name, config in (("closed form", CLOSED), ("50 network steps", NETWORK)):
-        data = prepare(dataset, config, jax.random.key(0))[0]
-        state = begin(config, data, keys_of(1))
+        data = prepare(config, dataset)[0]
+        state = begun(config, data, 1)
         contestants[f"{name}, ratio alone"] = ratio_run(config, data, seed_of(state, 0)), UPDATES
         contestants[f"{name}, whole update"] = statewise_run(config, data, state, 1), UPDATES
     for run, _ in contestants.values():
@@ -248,10 +249,10 @@ def by_size(dataset: Dataset, repeats: int, largest: int) -> dict[str, Any]:
         rows = 10**power
         tiled = dataset.take(np.arange(round(rows / len(dataset) * dataset.episodes)) % dataset.episodes)
         started = time.perf_counter()
-        data = jax.block_until_ready(prepare(tiled, NETWORK, jax.random.key(0))[0])
+        data = jax.block_until_ready(prepare(NETWORK, tiled)[0])
         preparing[f"10^{power}"] = time.perf_counter() - started
         # the warm start is the same for all, since only the time is of interest
-        state = begin(NETWORK, data, keys_of(1)) if state is None else state
+        state = begun(NETWORK, data, 1) if state is None else state
         run = statewise_run(NETWORK, data, state, 1)
         run()
         contestants[f"10^{power}"] = run, UPDATES

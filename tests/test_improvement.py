@@ -14,12 +14,12 @@ from rich.console import Console
 import statewise as sw
 import statewise.cli
 from statewise import improvement
+from statewise.base.decode import changed
 from statewise.cli.evaluate import _warn_of_training_data
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.improvement import Plan, Stage, improve
 from statewise.learning.runs import RunFolder
-from statewise.learning.settings import SettingsError, changed
 from statewise.policies.network import Policy
 from statewise.report.content import from_json, to_json
 from statewise.report.gather import from_run
@@ -246,7 +246,7 @@ def test_settings_without_a_value_take_what_their_type_allows():
     config = changed(sw.OPPOSD(), {"horizon": 50, "critic": {"clip": 3, "discount": 0.9}})
     assert (config.horizon, config.critic.clip, config.critic.discount) == (50, 3.0, 0.9)
     assert changed(config, {"horizon": None}).horizon is None
-    with pytest.raises(SettingsError, match=r"'critic.clip' is 'big', but should be a number"):
+    with pytest.raises(ValueError, match=r"critic.clip: expected a number, got 'big'"):
         changed(sw.OPPOSD(), {"critic": {"clip": "big"}})
     emphatic = changed(sw.OffPAC(), {"emphasis": {}})
     assert emphatic.emphasis is not None
@@ -345,5 +345,5 @@ def test_a_plan_takes_its_settings_from_its_preset():
     assert quick.updates < usual.updates
     assert quick.actor.learning_rate > usual.actor.learning_rate
     assert quick.discount == usual.discount == 0.9
-    with pytest.raises(SettingsError, match="'preset' is 'paper-hiv', but should be one of default, quick"):
+    with pytest.raises(ValueError, match="'preset' is 'paper-hiv', but should be one of default, quick"):
         Plan(preset="paper-hiv")

@@ -20,12 +20,13 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any, get_args
 
+from statewise.base.decode import changed
 from statewise.base.files import write_text
-from statewise.data.dataset import Dataset, usual_discount
-from statewise.learning.fit import Config, Told, fit
+from statewise.data.dataset import Dataset
+from statewise.data.discount import discount_of
+from statewise.learning.fit import Progress, fit
 from statewise.learning.presets import ALGORITHMS, OWN, preset
 from statewise.learning.runs import RunFolder
-from statewise.learning.settings import SettingsError, changed
 from statewise.learning.trackers.parquet import write_metrics
 from statewise.ope.gate import Decision, gate
 from statewise.ope.intervals import standard_error
@@ -75,7 +76,7 @@ class Plan:
             ("seed", "0 or more", self.seed >= 0),
         ):
             if not holds:
-                raise SettingsError(f"'{name}' is {getattr(self, name)!r}, but should be {wanted}")
+                raise ValueError(f"'{name}' is {getattr(self, name)!r}, but should be {wanted}")
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def improve(
     >>> answer.decision.answer, answer.report  # doctest: +SKIP
     """
     plan = Plan() if plan is None else plan
-    plan = replace(plan, discount=usual_discount(log) if plan.discount is None else plan.discount)
+    plan = replace(plan, discount=discount_of(log, plan.discount))
     configs = _configs(plan)
     parts = _parts(log, plan)
     RunFolder.create(out)  # what cannot be written is found out before anything is learned
@@ -186,16 +187,16 @@ def _log(part: Dataset | Propensities) -> Dataset:
     return part.dataset if isinstance(part, Propensities) else part
 
 
-def _configs(plan: Plan) -> dict[str, Config]:
+def _configs(plan: Plan) -> dict[str, Any]:
     """The settings of every algorithm, the plan's own first."""
     names = [plan.algorithm, *(name for name in BESIDE if name != plan.algorithm)]
     configs = {name: preset(plan.preset, name, plan.discount) for name in names}
-    return configs | {plan.algorithm: changed(configs[plan.algorithm], plan.settings, "settings.")}
+    return configs | {plan.algorithm: changed(configs[plan.algorithm], plan.settings, "settings")}
 
 
 def _learn(
     learn: Dataset,
-    configs: Mapping[str, Config],
+    configs: Mapping[str, Any],
     plan: Plan,
     out: Path,
     deadline: float | None,
@@ -210,7 +211,7 @@ def _learn(
         # the first algorithm gets two thirds of the time, and what it leaves goes to the others
         part = None if deadline is None else began + (deadline - began) * (2 / 3 if i == 0 else 1)
 
-        def told(told: Told, name: str = name, part: float | None = part) -> None:
+        def told(told: Progress, name: str = name, part: float | None = part) -> None:
             # NaN says that the algorithm has no critic
             words = "" if math.isnan(told.value) else f"V̂(s₀) {told.value:.4g}"
             late = part is not None and time.monotonic() > part and told.update < told.updates

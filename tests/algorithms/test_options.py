@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from statewise.algorithms import algorithm_of
 from statewise.algorithms.acer import ACER
 from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
-from statewise.learning.fit import ALGORITHMS, prepare
+from statewise.learning.fit import prepare
 from statewise.parts import emphasis, ratio
 from statewise.parts.actor import Actor
 from statewise.parts.critic import Critic
@@ -42,7 +43,7 @@ def data():
 
 def updated(config, prepared, state):
     """Critic, policy and their optimisers after one update, compiled anew, so that what is patched is seen."""
-    update = jax.jit(lambda state: ALGORITHMS[type(config)].update(config, prepared, state, jax.random.key(2))[0])
+    update = jax.jit(lambda state: algorithm_of(config).update(config, prepared, state, jax.random.key(2))[0])
     after = update(state)
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves((after.critic, after.actor))])
 
@@ -51,8 +52,8 @@ def updated(config, prepared, state):
 def test_weight_of_one_changes_nothing_and_the_true_one_does(data, name, monkeypatch):
     off, option = OPTIONS[name]
     on = replace(off, **option)
-    prepared, _ = prepare(data, on, jax.random.key(0))
-    state = jax.jit(lambda key: ALGORITHMS[type(on)].init(on, prepared, key))(jax.random.key(1))
+    prepared, _ = prepare(on, data)
+    state = jax.jit(lambda key: algorithm_of(on).init(on, prepared, key))(jax.random.key(1))
     assert np.abs(updated(off, prepared, state) - updated(on, prepared, state)).max() > 1e-6
     monkeypatch.setattr(emphasis, "follow_on", lambda ratios, first, discount: jnp.ones_like(ratios))
     monkeypatch.setattr(ratio, "of_rows", lambda ground, state, rows: jnp.ones(rows.reward.shape))

@@ -12,11 +12,12 @@ from statewise.algorithms import cql, sac
 from statewise.algorithms.cql import CQL
 from statewise.algorithms.fitted_q import FittedQ
 from statewise.algorithms.sac import SAC
+from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP, softmax
-from statewise.learning import fit as training
-from statewise.learning.fit import fit
+from statewise.learning.fit import fit, prepare
+from statewise.learning.program import Compiled
 from statewise.parts import temperature
 from statewise.parts.q_network import QNetwork
 from statewise.parts.temperature import Temperature
@@ -43,14 +44,14 @@ def backed_up(values):
 def last_state(monkeypatch, data, config):
     """The run's result, and what its learner's state was at the end, of the one seed."""
     states = []
-    real = training.stretch
-    monkeypatch.setattr(training, "stretch", lambda *given: states.append(real(*given)) or states[-1])
+    real = Compiled.advance
+    monkeypatch.setattr(Compiled, "advance", lambda *given: states.append(real(*given)) or states[-1])
     result = fit(data, config, seeds=[0])
     return result, jax.tree.map(lambda leaf: leaf[0], states[-1][0])
 
 
 def values_told(network, data):
-    scaled = training.Scaler.of(data)(np.eye(STATES))
+    scaled = Scaler.of(data)(np.eye(STATES))
     scale = np.std(data.returns(DISCOUNT))
     return scale * np.asarray(network(jnp.asarray(scaled, jnp.float32)), np.float64)
 
@@ -195,8 +196,8 @@ def test_actions_never_taken_are_never_chosen(data):
 
 def test_policy_of_cql_is_the_softmax_of_its_values(data):
     config = CQL(discount=DISCOUNT, critic=replace(Q, hidden=(5,)), temperature=0.3, updates=1)
-    prepared, _ = training.prepare(data, config, jax.random.key(0))
+    prepared, _ = prepare(config, data)
     state = cql.init(config, prepared, jax.random.key(1))
     states = jnp.asarray(np.random.default_rng(0).normal(size=(6, STATES)), jnp.float32)
     values = np.asarray(jax.tree.map(lambda leaf: leaf[0], state.critic.network)(states), np.float64)
-    np.testing.assert_allclose(jax.nn.softmax(cql.policy(config, state)(states)), softmax(values / 0.3), rtol=1e-4)
+    np.testing.assert_allclose(jax.nn.softmax(cql.acting(config, state)(states)), softmax(values / 0.3), rtol=1e-4)

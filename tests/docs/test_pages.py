@@ -119,9 +119,9 @@ def test_the_reference_has_every_public_name():
 def test_settings_shown_are_settings_known():
     import tomllib
 
+    from statewise.base.decode import changed
     from statewise.improvement import Plan
     from statewise.learning.presets import preset
-    from statewise.learning.settings import changed
 
     (shown,) = blocks((ROOT / "docs" / "start.md").read_text(), "toml")
     given = tomllib.loads(shown)

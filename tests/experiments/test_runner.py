@@ -6,26 +6,25 @@ import sys
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import pytest
 
-from statewise.algorithms import opposd
 from statewise.algorithms.acer import ACER
 from statewise.algorithms.opposd import OPPOSD
-from statewise.domains.hard_example import BEHAVIOUR, HARD_EXAMPLE
+from statewise.domains.cartpole import CARTPOLE
+from statewise.domains.hard_example import BEHAVIOUR, HARD_EXAMPLE, SEEN
 from statewise.experiments import records
 from statewise.experiments.figures import write_figure
-from statewise.experiments.logs import HARD_SEEN, log_of, played, source
+from statewise.experiments.logs import log_of, played
 from statewise.experiments.page import add_to_page
 from statewise.experiments.run import run
 from statewise.experiments.stack import part_of, stacked
 from statewise.experiments.study import Cell, named
 from statewise.experiments.tables import tables_of
-from statewise.learning.fit import fit, prepare, several_updates
+from statewise.learning import program as programs
+from statewise.learning.fit import fit, keys_of, prepare
 from statewise.learning.runs import RunError
-from statewise.ops.keys import key_for
 from statewise.parts.actor import Actor
 from statewise.parts.critic import Critic
 from statewise.parts.ratio import ClosedForm
@@ -69,7 +68,7 @@ settings = { updates = 4, trees = 2 }
 """
 
 
-def test_a_run_in_a_stack_is_the_run_by_itself():
+def test_a_run_in_a_stack_is_the_run_by_itself(monkeypatch):
     """Side by side, as on an accelerator, and filled up to the longer log, or alone."""
     logs = [log_of(Cell("c", "cartpole", 12), seed) for seed in (0, 1)]
     shorter = int(np.argmin([len(data) for data in logs]))
@@ -77,27 +76,23 @@ def test_a_run_in_a_stack_is_the_run_by_itself():
     # of the shorter log, fewer episodes end: what fills it up is never drawn
     terminated = logs[shorter].terminated & (np.arange(12) % 3 > 0)
     logs[shorter] = replace(logs[shorter], terminated=terminated)
-    ready = [prepare(data, SMALL, key_for(jax.random.key(0), "prepare"))[0] for data in logs]
+    ready = [prepare(SMALL, data)[0] for data in logs]
     assert ready[shorter].log.terminal.shape < ready[1 - shorter].log.terminal.shape
-    keys = jnp.stack([jax.random.key(seed) for seed in (0, 1)])
-
-    @jax.jit
-    @jax.vmap
-    def together(data, key):
-        state = opposd.init(SMALL, data, key)
-        return state.actor.network, several_updates(SMALL, data, state, key, jnp.asarray(0), SMALL.updates)[0]
-
-    begun, stack = together(stacked(ready), keys)
+    monkeypatch.setattr(programs.jax, "default_backend", lambda: "gpu")  # where runs are mapped
+    together = programs.program(SMALL, stacked(ready), keys_of([0, 1]), apart=True)
+    begun = together.begin()
+    stack, _ = together.advance(begun, 0, SMALL.updates)
+    monkeypatch.undo()
     alone = fit(logs[shorter], SMALL, seeds=[shorter], checkpoint_every=SMALL.updates).policies[0]
     for i, weight in enumerate(alone.weights):
         np.testing.assert_allclose(stack.actor.network.weights[i][shorter], weight, rtol=2e-4, atol=2e-5)
-    assert np.abs(alone.weights[-1] - begun.weights[-1][shorter]).max() > 1e-4
+    assert np.abs(alone.weights[-1] - begun.actor.network.weights[-1][shorter]).max() > 1e-4
 
 
 def test_filled_up_rows_repeat_the_last_and_part_of_a_stack_is_its_log():
     config = ACER(discount=1.0)
     logs = [log_of(Cell("c", "cartpole", 12), seed) for seed in (0, 1)]
-    ready = [prepare(data, config, jax.random.key(0))[0] for data in logs]
+    ready = [prepare(config, data)[0] for data in logs]
     stack = stacked(ready)
     assert stack.log.horizon == max(data.lengths.max() for data in logs)
     for i, one in enumerate(ready):
@@ -111,7 +106,7 @@ def test_filled_up_rows_repeat_the_last_and_part_of_a_stack_is_its_log():
 def test_logs_that_cannot_be_stacked_are_refused():
     logs = [log_of(Cell("c", "hard-example", episodes), 0) for episodes in (10, 11)]
     with pytest.raises(ValueError, match="other numbers of episodes"):
-        stacked([prepare(data, SMALL, jax.random.key(0))[0] for data in logs])
+        stacked([prepare(SMALL, data)[0] for data in logs])
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +224,7 @@ def test_policies_are_played_side_by_side_as_they_are_alone():
     ]
     earned = played(cell, policies, episodes=30)  # 90 episodes: more than are simulated side by side
     for policy, scores in zip(policies, earned.undiscounted, strict=True):
-        alone = rollout(source(cell)[0], with_noise(policy, 1.0), episode_keys(SCORE_SEED, 30))
+        alone = rollout(CARTPOLE, with_noise(policy, 1.0), episode_keys(SCORE_SEED, 30))
         np.testing.assert_array_equal(scores, returns(alone, 1.0))
 
 
@@ -238,7 +233,7 @@ def test_the_hard_example_is_scored_exactly_and_logged_as_it_is_seen():
     logits = np.zeros((6, 2))
     logits[:4] = np.log(table[[0, 1, 3, 4]])  # is_s0, is_s1_or_s2, is_s3, is_s4
     policy = Policy((logits,), (np.zeros(2),), np.zeros(6), np.ones(6), tuple("abcdef"), ("l", "r"))
-    np.testing.assert_allclose(policy.probabilities(HARD_SEEN), table)
+    np.testing.assert_allclose(policy.probabilities(SEEN), table)
     cell = Cell("h", "hard-example", 300)
     assert played(cell, [policy], 5).undiscounted[0, 0] == pytest.approx(HARD_EXAMPLE.value(table, 1.0))
     log = log_of(cell, 0)

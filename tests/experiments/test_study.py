@@ -4,7 +4,6 @@ import pytest
 
 from statewise.experiments.study import named, studies
 from statewise.learning.presets import preset
-from statewise.learning.settings import SettingsError
 from statewise.parts.actor import Actor
 
 GOOD = """
@@ -60,26 +59,30 @@ def test_quick_is_the_same_study_but_small(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('kind = "curves"', 'kind = "curve"', "small: there is no kind 'curve'"),
-        ('title = "t"', 'titel = "t"', "small: there is no setting 'titel'"),
-        ('title = "t"', "", "small: it lacks 'title'"),
-        ("episodes = 10", 'episodes = "ten"', "small.cells: 'episodes' is 'ten', but should be int"),
-        ("datasets = [0, 1]", "datasets = 3", "'small.datasets' is 3, but should be something like ()"),
-        ("episodes = 10", "episods = 10", "small.cells: there is no setting 'episods'"),
+        (
+            'kind = "curves"',
+            'kind = "curve"',
+            "small.kind: expected one of exact, curves, selection, cells, got 'curve'",
+        ),
+        ('title = "t"', 'titel = "t"', "small.titel: there is no such setting; did you mean 'title'?"),
+        ('title = "t"', "", "small: 'title' is missing"),
+        ("episodes = 10", 'episodes = "ten"', "small.cells[0].episodes: expected a whole number, got 'ten'"),
+        ("datasets = [0, 1]", "datasets = 3", "small.datasets: expected a list, got 3"),
+        ("episodes = 10", "episods = 10", "small.cells[0].episods: there is no such setting; did you mean 'episodes'?"),
         ('domain = "cartpole"', 'domain = "carpole"', "there is no domain 'carpole'"),
         ('domain = "cartpole"', 'domain = "hiv", lean = 0.3', "only CartPole's behaviour can lean"),
-        ('algorithm = "sac"', 'algorithm = "sacc"', "B: there is no algorithm 'sacc'"),
-        ('algorithm = "opposd"', 'algorithm = "opposd", preset = "papr"', "A: there is no preset 'papr'"),
+        ('algorithm = "sac"', 'algorithm = "sacc"', "there is no algorithm 'sacc'; did you mean 'sac'?"),
+        ('algorithm = "opposd"', 'algorithm = "opposd", preset = "papr"', "there is no preset 'papr'"),
         ('algorithm = "sac"', 'algorithm = "sac", preset = "paper-hiv"', "has no settings of sac"),
         (
             'algorithm = "opposd"',
             'algorithm = "opposd", settings = { critic = { stps = 3 } }',
-            "there is no setting 'A.critic.stps'",
+            "A.critic.stps: there is no such setting; did you mean 'steps'?",
         ),
         ('["A", "B"]', '["A", "C"]', "small.pairs: ['A', 'C'] are not two of its methods"),
         ('name = "B"', 'name = "A"', "two of its methods have the same name"),
-        ("datasets = [3]", "dataset = [3]", "there is no setting 'small.quick.dataset'"),
-        ("[small]", "[small", "it is not a TOML file"),
+        ("datasets = [3]", "dataset = [3]", "small.quick.dataset: there is no such setting; did you mean 'datasets'?"),
+        ("[small]", "[small", "not a TOML file"),
     ],
 )
 def test_mistakes_are_told_in_one_sentence(tmp_path, old, new, words):
@@ -93,9 +96,9 @@ def test_mistakes_are_told_in_one_sentence(tmp_path, old, new, words):
 def test_parts_that_are_not_there_are_told(tmp_path):
     study = read(tmp_path, GOOD)
     assert [method.name for method in study.restricted(methods=["B"]).methods] == ["B"]
-    with pytest.raises(SettingsError, match="it has no method 'C'; it has A, B"):
+    with pytest.raises(ValueError, match="there is no method 'C'; there are A, B"):
         study.restricted(methods=["C"])
-    with pytest.raises(SettingsError, match="none of its methods has the preset 'paper'"):
+    with pytest.raises(ValueError, match="none of its methods has the preset 'paper'"):
         study.restricted(group="paper")
-    with pytest.raises(SettingsError, match="there is no study 'large'; there are small"):
+    with pytest.raises(ValueError, match="there is no study 'large'; there are small"):
         named("large", path=tmp_path / "s.toml")

@@ -14,8 +14,8 @@ from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
-from statewise.learning import fit as training
-from statewise.learning.fit import NotFinite, fit
+from statewise.learning import program as programs
+from statewise.learning.fit import NotFinite, fit, keys_of, prepare
 from statewise.learning.runs import RunError, RunFolder
 from statewise.ops.networks import members
 from statewise.parts import ratio
@@ -132,7 +132,8 @@ def test_seeds_together_learn_what_each_learns_alone(data, whole):
 def test_mapped_seeds_learn_what_seeds_in_turn_learn(data, monkeypatch):
     """Whichever way the device asks for; other stretches, so that each way is compiled."""
     in_turn = fit(data, **RUN | {"checkpoint_every": 5}, updates=10)
-    monkeypatch.setattr(training, "over_seeds", jax.vmap)
+    monkeypatch.setattr(programs.jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(programs.jax.lax, "map", lambda *given: pytest.fail("runs went in turn"))
     mapped = fit(data, **RUN | {"checkpoint_every": 10}, updates=10)
     for one, other in zip(in_turn.policies, mapped.policies, strict=True):
         for got, expected in zip(leaves(one), leaves(other), strict=True):
@@ -153,23 +154,17 @@ class Stop(Exception):
 
 
 def interrupted(data, folder, after):
-    def told(progress):
+    def stop(progress):
         if progress.update == after:
             raise Stop
 
     with pytest.raises(Stop):
-        fit(data, **RUN, out=folder, progress=told)
+        fit(data, **RUN, out=folder, progress=stop)
 
 
 def no_warm_start(monkeypatch):
     """From now on only the shapes of a fresh state may be asked for."""
-    begin = training.begin
-
-    def shapes_alone(config, data, keys):
-        assert isinstance(keys, jax.core.Tracer), "the warm start was run"
-        return begin(config, data, keys)
-
-    monkeypatch.setattr(training, "begin", shapes_alone)
+    monkeypatch.setattr(programs.Compiled, "begin", lambda self: pytest.fail("the warm start was run"))
 
 
 def contents(folder):
@@ -181,15 +176,15 @@ def test_resumed_run_ends_like_one_that_was_never_interrupted(data, whole, tmp_p
     """And without a second warm start: what is in the folder comes after it."""
     interrupted(data, tmp_path, after)
     no_warm_start(monkeypatch)
-    told = []
-    resumed = fit(data, **RUN, out=tmp_path, progress=told.append)
-    assert [progress.update for progress in told] == list(range(after + 20, 61, 20))
+    steps = []
+    resumed = fit(data, **RUN, out=tmp_path, progress=steps.append)
+    assert [progress.update for progress in steps] == list(range(after + 20, 61, 20))
     assert_same(whole, resumed)
     assert resumed.checkpoints.keys() == whole.checkpoints.keys() == {(s, u) for s in (3, 5) for u in (20, 40, 60)}
     for key, policy in whole.checkpoints.items():
         assert distance(policy, resumed.checkpoints[key]) == 0
     before = contents(tmp_path)
-    assert_same(whole, fit(data, **RUN, out=tmp_path, progress=lambda told: pytest.fail("it was finished")))
+    assert_same(whole, fit(data, **RUN, out=tmp_path, progress=lambda progress: pytest.fail("it was finished")))
     assert contents(tmp_path) == before
 
 
@@ -238,9 +233,8 @@ def test_part_that_is_not_finite_is_named_and_the_last_checkpoint_kept(data, tmp
     """The checkpoint itself is fine in every number; the second seed's next update is not."""
     interrupted(data, tmp_path, 20)
     folder = RunFolder.open(tmp_path)
-    prepared, _ = training.prepare(data, CONFIG, jax.random.key(0))
-    like = training.begin(CONFIG, prepared, jnp.stack([jax.random.key(0), jax.random.key(1)]))
-    _, state = folder.read_state(like)
+    running = programs.program(CONFIG, prepare(CONFIG, data)[0], keys_of([0, 1]))
+    state = running.restored(folder.read_state().leaves)
     folder.write_state(20, jax.tree.map(lambda old, new: jnp.stack([old[0], new[1]]), state, spoil(state)))
     before = contents(tmp_path)
     with pytest.raises(NotFinite) as caught:

@@ -187,9 +187,8 @@ def test_smoothed_log_gives_the_ratio_of_the_augmented_problem():
 def test_average_variant_is_the_average_case_where_episodes_end():
     mdp, behaviour, _ = problem(17, 0.15)
     data = collect_tabular(mdp, behaviour, episodes=30, horizon=100, seed=0)
-    flow = opposd.prepare(
-        OPPOSD(discount=0.9, variant="average", ratio=ClosedForm(features=8)), data, 1.0, jax.random.key(0)
-    ).ground.flow
+    config = OPPOSD(discount=0.9, variant="average", ratio=ClosedForm(features=8))
+    flow = opposd.prepare(config, data, jax.random.key(0))[0].ground.flow
     assert set(np.asarray(flow.onward).tolist()) == {0.0, 1.0}
     assert set(np.asarray(flow.weight).tolist()) == {1.0}
 

@@ -15,8 +15,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from statewise.algorithms import Algorithm
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, device_log
+from statewise.data.discount import discount_of
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
 from statewise.parts import actor, q_network, ratio, retrace
@@ -29,13 +31,15 @@ from statewise.parts.ratio import ClosedForm, RatioNetwork
 from statewise.parts.ratio_network import Chain
 from statewise.parts.target import Tracked, follow
 from statewise.parts.trust_region import project
+from statewise.parts.view import View, scale_of_returns, view_of
+from statewise.policies.network import Policy
 
 
 @dataclass(frozen=True)
 class ACER:
     """Settings. Values are bootstrapped with min(discount, value_discount): at discount 1 they need not be finite."""
 
-    discount: float = 0.98
+    discount: float | None = None  # None: the log's own, 1 where episodes end by themselves
     value_discount: float = 0.99
     critic: QNetwork = field(default_factory=lambda: QNetwork(batch=2000))
     trace: float = 1.0  # λ of Retrace
@@ -71,18 +75,21 @@ class State(eqx.Module):
     average: Network
 
 
-def prepare(config: ACER, dataset: Dataset, scale: float, key: Key[Array, ""]) -> Prepared:
+def prepare(config: ACER, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepared, View]:
     """Puts a scaled log on the device."""
     if dataset.distributions is None:
         raise ValueError(
             "ACER corrects for actions that were not taken, and needs the probability of each: log whole distributions "
             "(propensity_0, propensity_1, …), or use another algorithm"
         )
-    chain, ground = ratio.chain_of(dataset, config.discount), None
-    if config.state_ratio is not None:
-        ground = ratio.prepare(config.state_ratio, dataset, chain, config.discount, key_for(key, "features"))
+    discount = discount_of(dataset, config.discount)
     behaviour = jnp.asarray(dataset.distributions, jnp.float32)
-    return Prepared(device_log(dataset, config.discount, scale), behaviour, ground, chain, dataset.action_count)
+    dataset, view = view_of(dataset)
+    chain, ground = ratio.chain_of(dataset, discount), None
+    if config.state_ratio is not None:
+        ground = ratio.prepare(config.state_ratio, dataset, chain, discount, key_for(key, "features"))
+    log = device_log(dataset, discount, scale_of_returns(dataset, discount))
+    return Prepared(log, behaviour, ground, chain, dataset.action_count), view
 
 
 def init(config: ACER, data: Prepared, key: Key[Array, ""]) -> State:
@@ -146,8 +153,9 @@ def update(config: ACER, data: Prepared, state: State, key: Key[Array, ""]) -> t
     return State(w, critic, learned, average), metrics
 
 
-def policy(config: ACER, state: State) -> Network:
-    return state.actor.network
+def policy(config: ACER, view: View, state: State) -> Policy:
+    """The actor, as it acts in the world."""
+    return view.policy(state.actor.network)
 
 
 def direction(
@@ -176,3 +184,6 @@ def _actor(config: ACER) -> Actor:
         decay=config.decay,
         clone_steps=config.clone_steps,
     )
+
+
+ALGORITHM = Algorithm(ACER, prepare, init, update, policy)

@@ -12,21 +12,25 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Key
 
+from statewise.algorithms import Algorithm
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, device_log
+from statewise.data.discount import discount_of
 from statewise.ops.keys import key_for
-from statewise.ops.networks import Network, initial_network
+from statewise.ops.networks import initial_network
 from statewise.parts.actor import surprise
 from statewise.parts.learned import Learned, adam, descend_once, start
 from statewise.parts.metrics import Metrics, of_learner
 from statewise.parts.policy import entropy, log_policy
+from statewise.parts.view import View, scale_of_returns, view_of
+from statewise.policies.network import Policy
 
 
 @dataclass(frozen=True)
 class BehaviourCloning:
     """Settings. Nothing is valued here: `discount` only says by which returns the result is to be judged."""
 
-    discount: float = 0.98
+    discount: float | None = None  # None: the log's own, 1 where episodes end by themselves
     hidden: tuple[int, ...] = (32, 32)
     learning_rate: float = 1e-3
     decay: bool = True
@@ -47,9 +51,12 @@ class State(eqx.Module):
     actor: Learned
 
 
-def prepare(config: BehaviourCloning, dataset: Dataset, scale: float, key: Key[Array, ""]) -> Prepared:
+def prepare(config: BehaviourCloning, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepared, View]:
     """Puts a scaled log on the device; it need not hold propensities."""
-    return Prepared(device_log(dataset, config.discount, scale, propensities=False), dataset.action_count)
+    discount = discount_of(dataset, config.discount)
+    dataset, view = view_of(dataset)
+    log = device_log(dataset, discount, scale_of_returns(dataset, discount), propensities=False)
+    return Prepared(log, dataset.action_count), view
 
 
 def init(config: BehaviourCloning, data: Prepared, key: Key[Array, ""]) -> State:
@@ -66,9 +73,13 @@ def update(config: BehaviourCloning, data: Prepared, state: State, key: Key[Arra
     return State(learned), of_learner(jnp.asarray(jnp.nan), loss, spread, actor=learned)
 
 
-def policy(config: BehaviourCloning, state: State) -> Network:
-    return state.actor.network
+def policy(config: BehaviourCloning, view: View, state: State) -> Policy:
+    """The clone, as it acts in the world."""
+    return view.policy(state.actor.network)
 
 
 def _optimiser(config: BehaviourCloning) -> optax.GradientTransformation:
     return adam(config.learning_rate, config.updates if config.decay else None)
+
+
+ALGORITHM = Algorithm(BehaviourCloning, prepare, init, update, policy)

@@ -15,8 +15,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from statewise.algorithms import Algorithm
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, device_log
+from statewise.data.discount import discount_of
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
 from statewise.parts import q_network
@@ -24,6 +26,8 @@ from statewise.parts.metrics import INITIAL_STATES, Metrics, of_learner
 from statewise.parts.policy import entropy, expectation, log_policy
 from statewise.parts.q_network import QNetwork, Transitions
 from statewise.parts.target import Tracked
+from statewise.parts.view import View, scale_of_returns, view_of
+from statewise.policies.network import Policy
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class CQL:
     Values are bootstrapped with min(discount, value_discount): at discount 1 they need not be finite.
     """
 
-    discount: float = 0.98
+    discount: float | None = None  # None: the log's own, 1 where episodes end by themselves
     value_discount: float = 0.99
     critic: QNetwork = field(default_factory=lambda: QNetwork(hidden=(32, 32), learning_rate=1e-4))
     conservatism: float = 0.1
@@ -54,11 +58,14 @@ class State(eqx.Module):
     critic: Tracked
 
 
-def prepare(config: CQL, dataset: Dataset, scale: float, key: Key[Array, ""]) -> Prepared:
+def prepare(config: CQL, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepared, View]:
     """Puts a scaled log on the device; it need not hold propensities."""
     if config.temperature <= 0:
-        raise ValueError(f"temperature: it must be above 0, not {config.temperature}")
-    return Prepared(device_log(dataset, config.discount, scale, propensities=False), dataset.action_count)
+        raise ValueError(f"temperature: expected a number above 0, got {config.temperature}")
+    discount = discount_of(dataset, config.discount)
+    dataset, view = view_of(dataset)
+    log = device_log(dataset, discount, scale_of_returns(dataset, discount), propensities=False)
+    return Prepared(log, dataset.action_count), view
 
 
 def init(config: CQL, data: Prepared, key: Key[Array, ""]) -> State:
@@ -86,12 +93,17 @@ def update(config: CQL, data: Prepared, state: State, key: Key[Array, ""]) -> tu
     )
     first = log.draw_first(key_for(key, "metrics"), INITIAL_STATES)
     state = State(critic)
-    chances = log_policy(policy(config, state), first.state, first.legal)
+    chances = log_policy(acting(config, state), first.state, first.legal)
     value = log.scale * jnp.mean(expectation(q_network.values(critic.network, first.state)[0], chances))
     return state, of_learner(value, loss, jnp.mean(entropy(chances)), critic=critic)
 
 
-def policy(config: CQL, state: State) -> Network:
+def policy(config: CQL, view: View, state: State) -> Policy:
+    """softmax(Q/τ), as it acts in the world."""
+    return view.policy(acting(config, state))
+
+
+def acting(config: CQL, state: State) -> Network:
     """softmax(Q/τ) as a network of logits."""
     network = q_network.single(state.critic.network)
     weights = (*network.weights[:-1], network.weights[-1] / config.temperature)
@@ -101,3 +113,6 @@ def policy(config: CQL, state: State) -> Network:
 def overestimates(values: Float[Array, "*batch actions"], logged: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     """log Σ_b exp Q(s,b) − Q(s,a), which is high where other actions than the logged one are held to be better."""
     return jax.nn.logsumexp(values, axis=-1) - logged
+
+
+ALGORITHM = Algorithm(CQL, prepare, init, update, policy)

@@ -11,8 +11,10 @@ from typing import Literal
 import equinox as eqx
 from jaxtyping import Array, Key
 
+from statewise.algorithms import Algorithm
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, device_log
+from statewise.data.discount import discount_of
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
 from statewise.parts import actor, critic, emphasis
@@ -21,13 +23,15 @@ from statewise.parts.critic import Critic
 from statewise.parts.emphasis import Emphasis
 from statewise.parts.learned import Learned, start
 from statewise.parts.metrics import Metrics, measure
+from statewise.parts.view import View, scale_of_returns, view_of
+from statewise.policies.network import Policy
 
 
 @dataclass(frozen=True)
 class OffPAC:
     """Settings; `variant` tells whether a discount below 1 also draws rows by d̂_γ (`full`) or all alike."""
 
-    discount: float = 0.98
+    discount: float | None = None  # None: the log's own, 1 where episodes end by themselves
     variant: Literal["full", "average"] = "average"
     critic: Critic = field(default_factory=Critic)
     actor: Actor = field(default_factory=Actor)
@@ -42,6 +46,7 @@ class Prepared(eqx.Module):
     """The log as the learner draws from it."""
 
     log: DeviceLog
+    discounted: bool = eqx.field(static=True)  # the actor's rows are drawn by d̂_γ
     actions: int = eqx.field(static=True)
 
 
@@ -53,10 +58,14 @@ class State(eqx.Module):
     clone: Network
 
 
-def prepare(config: OffPAC, dataset: Dataset, scale: float, key: Key[Array, ""]) -> Prepared:
-    """Puts a scaled and, where wanted, padded log on the device."""
-    log = device_log(dataset, config.discount, scale, critic.value_discount(config.critic, dataset, config.discount))
-    return Prepared(log, dataset.action_count)
+def prepare(config: OffPAC, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepared, View]:
+    """Puts a scaled and, where wanted, smoothed and padded log on the device."""
+    discount = discount_of(dataset, config.discount)
+    dataset, view = view_of(dataset, smoothing=config.smoothing, horizon=config.horizon)
+    scale = scale_of_returns(dataset, discount) if config.scale_values else 1.0
+    log = device_log(dataset, discount, scale, critic.value_discount(config.critic, dataset, discount))
+    discounted = discount < 1 and config.variant == "full" and config.emphasis is None
+    return Prepared(log, discounted, dataset.action_count), view
 
 
 def init(config: OffPAC, data: Prepared, key: Key[Array, ""]) -> State:
@@ -76,9 +85,8 @@ def update(config: OffPAC, data: Prepared, state: State, key: Key[Array, ""]) ->
     value, loss = critic.fit(config.critic, state.critic, policy, log, config.critic.steps, key_for(key, "critic"))
 
     # A mini-batch, by d̂_γ where the gradient asks for it
-    discounted = config.discount < 1 and config.variant == "full" and config.emphasis is None
     size = config.actor.batch
-    batch = critic.draw(config.critic, policy, log, key_for(key, "actor"), size, discounted=discounted)
+    batch = critic.draw(config.critic, policy, log, key_for(key, "actor"), size, discounted=data.discounted)
 
     # Q − V̂, which is 0 where the log has no support
     weight = batch.weight
@@ -95,5 +103,9 @@ def update(config: OffPAC, data: Prepared, state: State, key: Key[Array, ""]) ->
     return State(value, learned, state.clone), metrics
 
 
-def policy(config: OffPAC, state: State) -> Network:
-    return state.actor.network
+def policy(config: OffPAC, view: View, state: State) -> Policy:
+    """The actor, as it acts in the world."""
+    return view.policy(state.actor.network)
+
+
+ALGORITHM = Algorithm(OffPAC, prepare, init, update, policy)

@@ -12,8 +12,10 @@ from typing import Literal
 import equinox as eqx
 from jaxtyping import Array, Key
 
+from statewise.algorithms import Algorithm
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, device_log
+from statewise.data.discount import discount_of
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
 from statewise.parts import actor, critic, ratio
@@ -23,6 +25,8 @@ from statewise.parts.learned import Learned, start
 from statewise.parts.metrics import Metrics, measure
 from statewise.parts.ratio import ClosedForm, RatioNetwork
 from statewise.parts.ratio_network import Chain
+from statewise.parts.view import View, scale_of_returns, view_of
+from statewise.policies.network import Policy
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class OPPOSD:
     - `average`: w of the average-reward case, rows drawn alike.
     """
 
-    discount: float = 0.98
+    discount: float | None = None  # None: the log's own, 1 where episodes end by themselves
     variant: Literal["full", "discounted-ratio", "average"] = "discounted-ratio"
     ratio: ClosedForm | RatioNetwork = field(default_factory=ClosedForm)
     critic: Critic = field(default_factory=Critic)
@@ -53,6 +57,7 @@ class Prepared(eqx.Module):
     log: DeviceLog
     ground: ratio.Ground
     chain: Chain = eqx.field(static=True)
+    discounted: bool = eqx.field(static=True)  # the actor's rows are drawn by d̂_γ
     actions: int = eqx.field(static=True)
 
 
@@ -65,12 +70,16 @@ class State(eqx.Module):
     clone: Network
 
 
-def prepare(config: OPPOSD, dataset: Dataset, scale: float, key: Key[Array, ""]) -> Prepared:
-    """Puts a scaled and, where wanted, padded log on the device."""
-    chain = ratio.chain_of(dataset, config.discount, average=config.variant == "average")
-    ground = ratio.prepare(config.ratio, dataset, chain, config.discount, key_for(key, "features"))
-    log = device_log(dataset, config.discount, scale, critic.value_discount(config.critic, dataset, config.discount))
-    return Prepared(log, ground, chain, dataset.action_count)
+def prepare(config: OPPOSD, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepared, View]:
+    """Puts a scaled and, where wanted, smoothed and padded log on the device."""
+    discount = discount_of(dataset, config.discount)
+    dataset, view = view_of(dataset, smoothing=config.smoothing, horizon=config.horizon)
+    chain = ratio.chain_of(dataset, discount, average=config.variant == "average")
+    ground = ratio.prepare(config.ratio, dataset, chain, discount, key_for(key, "features"))
+    scale = scale_of_returns(dataset, discount) if config.scale_values else 1.0
+    log = device_log(dataset, discount, scale, critic.value_discount(config.critic, dataset, discount))
+    discounted = discount < 1 and config.variant == "full"
+    return Prepared(log, ground, chain, discounted, dataset.action_count), view
 
 
 def init(config: OPPOSD, data: Prepared, key: Key[Array, ""]) -> State:
@@ -97,9 +106,8 @@ def update(config: OPPOSD, data: Prepared, state: State, key: Key[Array, ""]) ->
     value, loss = critic.fit(config.critic, state.critic, policy, log, steps, critic_key, by_ratio)
 
     # Line 16: a mini-batch, by d̂_γ where the gradient asks for it
-    discounted = config.discount < 1 and config.variant == "full"
     size = config.actor.batch
-    batch = critic.draw(config.critic, policy, log, key_for(key, "actor"), size, discounted=discounted)
+    batch = critic.draw(config.critic, policy, log, key_for(key, "actor"), size, discounted=data.discounted)
 
     # Lines 17–18: the ratio on it, and Q − V̂, which is 0 where the log has no support
     weight = batch.weight * ratio.of_rows(data.ground, w, batch.rows)
@@ -114,5 +122,9 @@ def update(config: OPPOSD, data: Prepared, state: State, key: Key[Array, ""]) ->
     return State(w, value, learned, state.clone), metrics
 
 
-def policy(config: OPPOSD, state: State) -> Network:
-    return state.actor.network
+def policy(config: OPPOSD, view: View, state: State) -> Policy:
+    """The actor, as it acts in the world."""
+    return view.policy(state.actor.network)
+
+
+ALGORITHM = Algorithm(OPPOSD, prepare, init, update, policy)

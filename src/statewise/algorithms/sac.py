@@ -15,8 +15,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
+from statewise.algorithms import Algorithm
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, device_log
+from statewise.data.discount import discount_of
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network, initial_network
 from statewise.parts import q_network, temperature
@@ -26,6 +28,8 @@ from statewise.parts.policy import entropy, expectation, log_policy
 from statewise.parts.q_network import QNetwork, Transitions
 from statewise.parts.target import Tracked
 from statewise.parts.temperature import Temperature, Tuned
+from statewise.parts.view import View, scale_of_returns, view_of
+from statewise.policies.network import Policy
 
 CRITICS = 2
 
@@ -34,7 +38,7 @@ CRITICS = 2
 class SAC:
     """Settings. Values are bootstrapped with min(discount, value_discount): at discount 1 they need not be finite."""
 
-    discount: float = 0.98
+    discount: float | None = None  # None: the log's own, 1 where episodes end by themselves
     value_discount: float = 0.99
     critic: QNetwork = field(default_factory=QNetwork)
     temperature: Temperature = field(default_factory=Temperature)
@@ -60,9 +64,12 @@ class State(eqx.Module):
     temperature: Tuned
 
 
-def prepare(config: SAC, dataset: Dataset, scale: float, key: Key[Array, ""]) -> Prepared:
+def prepare(config: SAC, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepared, View]:
     """Puts a scaled log on the device; it need not hold propensities."""
-    return Prepared(device_log(dataset, config.discount, scale, propensities=False), dataset.action_count)
+    discount = discount_of(dataset, config.discount)
+    dataset, view = view_of(dataset)
+    log = device_log(dataset, discount, scale_of_returns(dataset, discount), propensities=False)
+    return Prepared(log, dataset.action_count), view
 
 
 def init(config: SAC, data: Prepared, key: Key[Array, ""]) -> State:
@@ -112,8 +119,9 @@ def update(config: SAC, data: Prepared, state: State, key: Key[Array, ""]) -> tu
     return State(critics, learned, tuned), of_learner(value, loss, spread, critic=critics, actor=(learned, tuned))
 
 
-def policy(config: SAC, state: State) -> Network:
-    return state.actor.network
+def policy(config: SAC, view: View, state: State) -> Policy:
+    """The actor, as it acts in the world."""
+    return view.policy(state.actor.network)
 
 
 def soft_value(
@@ -125,3 +133,6 @@ def soft_value(
 
 def _optimiser(config: SAC) -> optax.GradientTransformation:
     return adam(config.learning_rate, config.updates if config.decay else None)
+
+
+ALGORITHM = Algorithm(SAC, prepare, init, update, policy)

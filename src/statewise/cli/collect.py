@@ -10,13 +10,13 @@ import click
 
 from statewise.cli.options import json_option, misfit, seed_option, writable
 from statewise.cli.progress import bar
-from statewise.domains.behaviours import DOMAINS, Noisy, NoisyTrees, Uniform, domain_and_behaviour, with_noise
-from statewise.domains.collect import collect
+from statewise.domains import DOMAINS
+from statewise.domains.behaviours import Noisy, NoisyTrees, Uniform, with_noise
 from statewise.policies.trees import load_policy
 
 
 @click.command(epilog="Example: statewise collect cartpole --episodes 500 --seed 0 --out cartpole.parquet")
-@click.argument("domain", type=click.Choice(DOMAINS))
+@click.argument("domain", type=click.Choice(list(DOMAINS)))
 @click.option("--episodes", type=click.IntRange(min=1), default=500, show_default=True)
 @seed_option
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="A .parquet or .csv file.")
@@ -45,14 +45,14 @@ def command(
     if noise and behaviour in (None, "uniform"):
         raise click.BadParameter("it goes with --behaviour FILE", param_hint="--noise")
     writable(out)
-    simulator, acting = domain_and_behaviour(domain)
+    source, acting = DOMAINS[domain], None
     if behaviour == "uniform":
-        acting = Uniform(len(simulator.action_names))
+        acting = Uniform(len(source.action_names))
     elif behaviour is not None:
-        acting = _from_file(behaviour, noise, simulator)
+        acting = _from_file(behaviour, noise, source)
     started = time.perf_counter()
     with bar(f"collecting {domain}", episodes, quiet=as_json) as progress:
-        dataset = collect(simulator, acting, episodes, seed, progress)
+        dataset = source.collect(episodes, seed, act=acting, progress=progress)
     dataset.save(out)
     seconds = time.perf_counter() - started
     if as_json:
@@ -65,9 +65,9 @@ def command(
         )
 
 
-def _from_file(path: str, noise: float, simulator) -> Noisy | NoisyTrees:
+def _from_file(path: str, noise: float, source) -> Noisy | NoisyTrees:
     policy = load_policy(path)
-    unfit = misfit(policy, simulator)
+    unfit = misfit(policy, source)
     if unfit is not None:
         raise click.BadParameter(f"{path} {unfit}", param_hint="--behaviour")
     return with_noise(policy, share=1 - noise)

@@ -15,7 +15,8 @@ from rich.text import Text
 from statewise.cli.options import finite, json_option, log_options, propensity_model_option, seed_option
 from statewise.cli.progress import bar
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
-from statewise.data.dataset import Dataset, usual_discount
+from statewise.data.dataset import Dataset
+from statewise.data.discount import usual_discount
 from statewise.learning.runs import RunFolder
 from statewise.ope.estimate import Estimate
 from statewise.ope.evaluate import ESTIMATORS, USUAL, evaluate

@@ -24,8 +24,10 @@ from statewise.cli.options import json_option, log_options, needs, propensity_mo
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
 from statewise.data.augment import smooth
 from statewise.data.dataset import Dataset
-from statewise.learning.fit import Result, Told, fit, usual_discount
-from statewise.learning.presets import ALGORITHMS, OWN, PRESETS, preset
+from statewise.data.discount import discount_of
+from statewise.learning.fit import Progress as Learning
+from statewise.learning.fit import Result, fit
+from statewise.learning.presets import ALGORITHMS, PRESETS, preset
 from statewise.learning.runs import RunFolder
 from statewise.learning.trackers.parquet import ParquetTracker
 from statewise.propensities.estimate import Propensities
@@ -79,8 +81,6 @@ def command(
     dataset, estimate = read_log(log, options, console)
     propensities = estimated(dataset, console, options["propensity_model"]) if estimate else None
     dataset = dataset if propensities is None else propensities.dataset
-    if discount is None and preset_name in OWN:
-        discount = usual_discount(dataset)
     config = preset(preset_name, algorithm, discount)
     if smoothing is not None:
         if not isinstance(config, OPPOSD | OffPAC):
@@ -96,7 +96,7 @@ def command(
         _Watch(console, updates or config.updates) as watcher,
     ):
 
-        def tell(told: Told) -> None:
+        def tell(told: Learning) -> None:
             watcher.told(told)
             for tracker in trackers:
                 tracker(told.update)
@@ -161,7 +161,7 @@ class _Watch:
     def __exit__(self, *_) -> None:
         self.bar.stop()
 
-    def told(self, told: Told) -> None:
+    def told(self, told: Learning) -> None:
         words = "   ".join(
             words
             for number, words in (
@@ -188,7 +188,7 @@ def _report(
         told = {"run": str(out), "seconds": seconds, "seeds": rows, "propensities": propensities_as_json(propensities)}
         click.echo(json.dumps(told))
         return
-    discount = result.config.discount
+    discount = discount_of(dataset, result.config.discount)
     table = Table(box=None, header_style="bold", pad_edge=True)
     for name in ("seed", "critic's value of the last policy", "ratio's effective share", "entropy"):
         table.add_column(name, justify="right")

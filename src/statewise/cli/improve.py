@@ -15,11 +15,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
+from statewise.base.decode import changed
 from statewise.cli.options import finite, json_option, log_options, propensity_model_option
 from statewise.cli.propensities import read_log
 from statewise.improvement import Improvement, Plan, Stage, improve
 from statewise.learning.presets import ALGORITHMS, OWN
-from statewise.learning.settings import changed, read_settings
+from statewise.learning.settings import read_settings
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 LINES = 10  # at most, of each stage of learning

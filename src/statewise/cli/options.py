@@ -118,13 +118,13 @@ def policy_at(path: Path) -> tuple[Policy, str]:
     return Policy.load(path), "the policy in that file"
 
 
-def misfit(policy: Any, simulator: Any) -> str | None:
+def misfit(policy: Any, source: Any) -> str | None:
     """In words, why a policy cannot be played in a simulator; None where it can."""
-    sizes = [(len(one.observation_names), len(one.action_names)) for one in (policy, simulator)]
+    sizes = [(len(one.observation_names), len(one.action_names)) for one in (policy, source)]
     if sizes[0] == sizes[1]:
         return None
     (observations, actions), (observed, possible) = sizes
-    return f"is for {observations} observations and {actions} actions, {simulator.name} has {observed} and {possible}"
+    return f"is for {observations} observations and {actions} actions, the domain has {observed} and {possible}"
 
 
 def needs(extra: str, *modules: str) -> None:

@@ -12,8 +12,7 @@ from rich.table import Table
 
 from statewise.cli.options import json_option, misfit, seed_option
 from statewise.cli.progress import bar
-from statewise.domains.behaviours import DOMAINS, domain_and_behaviour, with_noise
-from statewise.domains.simulate import episode_keys, returns, rollout
+from statewise.domains import DOMAINS
 from statewise.learning.runs import RunFolder
 
 BAR = 30  # characters of the longest bar
@@ -21,7 +20,7 @@ BAR = 30  # characters of the longest bar
 
 @click.command(epilog="Example: statewise score runs/cartpole --domain cartpole")
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--domain", "name", type=click.Choice(DOMAINS), required=True)
+@click.option("--domain", "name", type=click.Choice(list(DOMAINS)), required=True)
 @click.option("--episodes", type=click.IntRange(1, 100_000), default=64, show_default=True, help="A policy.")
 @seed_option
 @json_option
@@ -30,8 +29,7 @@ def command(run: Path, name: str, episodes: int, seed: int, as_json: bool) -> No
 
     Learning never does this: it is for those who have the simulator, to see what was learned.
     """
-    domain, behaviour = domain_and_behaviour(name)
-    keys = episode_keys(seed, episodes)
+    domain = DOMAINS[name]
     policies = RunFolder.open(run).policies()
     if not policies:
         raise click.ClickException(f"{run}: it has no checkpoints yet")
@@ -39,15 +37,15 @@ def command(run: Path, name: str, episodes: int, seed: int, as_json: bool) -> No
     if unfit is not None:
         raise click.ClickException(f"{run}: its policy {unfit}")
 
-    def earned(act) -> float:
-        return float(returns(rollout(domain, act, keys), domain.discount).mean() * domain.reward_scale)
+    def earned(policy) -> float:
+        return float(domain.play([policy], episodes, seed).discounted.mean() * domain.reward_scale)
 
     scores = {}
     with bar(f"scoring in {name}", len(policies), quiet=as_json) as progress:
         for done, (place, policy) in enumerate(policies.items(), start=1):
-            scores[place] = earned(with_noise(policy, share=1.0))
+            scores[place] = earned(policy)
             progress(done)
-    _show(name, domain.discount, earned(behaviour), scores, as_json)
+    _show(name, domain.discount, earned(None), scores, as_json)
 
 
 def _show(name: str, discount: float, current: float, scores: dict[tuple[int, int], float], as_json: bool) -> None:

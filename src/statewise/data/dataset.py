@@ -266,11 +266,6 @@ def numbered(count: int) -> tuple[str, ...]:
     return tuple(str(action) for action in range(count))
 
 
-def usual_discount(dataset: Dataset) -> float:
-    """1 where episodes end by themselves, so that a whole episode's return counts; .98 where they go on."""
-    return 1.0 if dataset.terminated.any() else 0.98
-
-
 def _frozen(array: np.ndarray) -> np.ndarray:
     """Read-only for good where the array is its own; a read-only view where it is part of another."""
     if array.base is not None:

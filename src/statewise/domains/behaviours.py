@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.resources import as_file, files
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,9 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from statewise.domains.cartpole import CARTPOLE
-from statewise.domains.hiv import HIV
-from statewise.domains.simulate import Act, Domain
+from statewise.domains.simulate import Act
 from statewise.ops.networks import Network
 from statewise.policies.network import Policy
 from statewise.policies.trees import TreePolicy
@@ -79,6 +79,31 @@ def with_noise(policy: Policy | TreePolicy, share: float = LEARNED_SHARE) -> Noi
     return Noisy(network, single(policy.mean), single(policy.std), jnp.asarray(share, jnp.float32))
 
 
+class Asked(eqx.Module):
+    """A policy that JAX knows nothing of, asked outside of the compiled simulator."""
+
+    ask: Callable[[np.ndarray], np.ndarray] = eqx.field(static=True)
+    action_count: int = eqx.field(static=True)
+
+    def __call__(self, observation: Float[Array, " features"]) -> Float[Array, " actions"]:
+        shape = jax.ShapeDtypeStruct((self.action_count,), jnp.float32)
+        return jax.pure_callback(self._answer, shape, observation, vmap_method="expand_dims")
+
+    def _answer(self, observations: np.ndarray) -> np.ndarray:
+        rows = np.asarray(observations).reshape(-1, np.shape(observations)[-1])
+        answers = np.asarray(self.ask(rows), np.float32)
+        return answers.reshape(*np.shape(observations)[:-1], self.action_count)
+
+
+def as_act(policy: Any) -> Act:
+    """A policy as simulators call it, one observation at a time."""
+    if isinstance(policy, Policy | TreePolicy):
+        return with_noise(policy, share=1.0)
+    if isinstance(policy, eqx.Module):
+        return policy  # pyright: ignore[reportReturnType]
+    return Asked(policy.probabilities, len(policy.action_names))
+
+
 def _trees_with_noise(policy: TreePolicy, share: float) -> NoisyTrees:
     size = 1 << (len(policy.feature) - 1).bit_length()
 
@@ -102,15 +127,3 @@ def shipped(name: str) -> Policy:
     """One of the policies that come with the package: `hiv`, `hiv-weak`."""
     with as_file(files("statewise.domains") / "weights" / f"{name}.safetensors") as path:
         return Policy.load(path)
-
-
-def domain_and_behaviour(name: str) -> tuple[Domain, Act]:
-    """The simulator and the policy behind each log that `statewise collect` writes."""
-    if name == "cartpole":
-        return CARTPOLE, Uniform(len(CARTPOLE.action_names))
-    if name in ("hiv", "hiv-weak"):
-        return HIV, with_noise(shipped(name))
-    raise ValueError(f"there is no domain '{name}'; there are cartpole, hiv and hiv-weak")
-
-
-DOMAINS = ("cartpole", "hiv", "hiv-weak")

@@ -6,7 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from statewise.domains.behaviours import Noisy, Uniform
 from statewise.domains.simulate import Domain, in_float64
+from statewise.domains.source import Simulator
+from statewise.ops.networks import Network
 
 GRAVITY = 9.8
 POLE_MASS = 0.1
@@ -68,3 +71,14 @@ CARTPOLE = Domain(
     observe=observe,
     step=step,
 )
+SOURCE = Simulator(CARTPOLE, lambda: Uniform(len(CARTPOLE.action_names)))
+
+# The rule that pushes the cart to where the pole falls: right if θ + ½θ̇ > 0, nearly always
+BALANCING = ((0.0, 0.0), (0.0, 0.0), (-50.0, 50.0), (-25.0, 25.0))
+
+
+def leaning(share: float) -> Noisy:
+    """Random actions that lean to the rule that balances (`share` up to 1), or to its opposite (down to −1)."""
+    weight = jnp.asarray(BALANCING, jnp.float32) * (1.0 if share >= 0 else -1.0)
+    network = Network((weight,), (jnp.zeros(2),))
+    return Noisy(network, jnp.zeros(4), jnp.ones(4), jnp.asarray(abs(share), jnp.float32))

@@ -49,9 +49,15 @@ def collect(
 
 
 def collect_tabular(
-    mdp: TabularMDP, policy: Float[np.ndarray, "states actions"], episodes: int, horizon: int, seed: int
+    mdp: TabularMDP,
+    policy: Float[np.ndarray, "states actions"],
+    episodes: int,
+    horizon: int,
+    seed: int,
+    seen: Float[np.ndarray, "states features"] | None = None,
+    observation_names: tuple[str, ...] = (),
 ) -> Dataset:
-    """A log of a finite problem; observation s is 1 in state s and 0 in the others.
+    """A log of a finite problem. Row s of `seen` is what state s looks like: 1 for s and 0 for others if not given.
 
     Where an episode terminates no state follows: its final observation is NaN, as in a log that does not hold it.
     """
@@ -59,19 +65,19 @@ def collect_tabular(
     starts = np.append(np.flatnonzero(rows["step"] == 0), len(rows["step"]))
     last = starts[1:] - 1
     states, actions = mdp.rewards.shape
-    one_hot = np.eye(states, dtype=np.float32)
+    seen = np.eye(states, dtype=np.float32) if seen is None else seen.astype(np.float32)
     terminated = rows["terminated"][last]
     return Dataset(
-        observations=one_hot[rows["state"]],
+        observations=seen[rows["state"]],
         actions=rows["action"].astype(np.int32),
         rewards=rows["reward"],
         propensities=rows["propensity"],
         distributions=rows["probabilities"],
         starts=starts,
         terminated=terminated,
-        final_observations=np.where(terminated[:, None], np.float32(np.nan), one_hot[rows["next_state"][last]]),
+        final_observations=np.where(terminated[:, None], np.float32(np.nan), seen[rows["next_state"][last]]),
         action_count=actions,
-        observation_names=tuple(f"state_{s}" for s in range(states)),
+        observation_names=observation_names or tuple(f"state_{s}" for s in range(states)),
         episode_ids=np.arange(episodes),
     )
 

@@ -11,6 +11,7 @@ Liu, Swaminathan, Agarwal, Brunskill (2019), section 5 and appendix.
 import numpy as np
 from jaxtyping import Float
 
+from statewise.domains.source import Exact
 from statewise.domains.tabular import Policy, TabularMDP
 
 LEFT, RIGHT = 0, 1
@@ -30,6 +31,12 @@ def problem() -> TabularMDP:
 
 
 HARD_EXAMPLE = problem()
+# How the states are seen: which of them look alike comes first, what tells s₁ from s₂ last.
+COLUMNS = ("is_s0", "is_s1_or_s2", "is_s3", "is_s4", "is_s1", "is_s2")
+SEEN = np.array(
+    [[1, 0, 0, 0, 0, 0], [0, 1, 0, 0, 1, 0], [0, 1, 0, 0, 0, 1], [0, 0, 1, 0, 0, 0], [0, 0, 0, 1, 0, 0]], np.float32
+)
+SOURCE = Exact(HARD_EXAMPLE, BEHAVIOUR, SEEN, COLUMNS, horizon=5)
 
 
 def policy(alpha: float) -> Policy:

@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from statewise.domains.behaviours import shipped, with_noise
 from statewise.domains.simulate import Domain, in_float64
+from statewise.domains.source import Simulator
 
 # T₁, T₂, T₁*, T₂*, V, E: healthy cells of two kinds, infected cells of the same, free virus, immune cells.
 UNHEALTHY = (163573.0, 5.0, 11945.0, 46.0, 63919.0, 24.0)
@@ -149,3 +151,5 @@ HIV = Domain(
     step=step,
     reward_scale=REWARD_SCALE,
 )
+SOURCE = Simulator(HIV, lambda: with_noise(shipped("hiv")))
+WEAK_SOURCE = Simulator(HIV, lambda: with_noise(shipped("hiv-weak")))

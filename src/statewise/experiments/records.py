@@ -18,11 +18,11 @@ from jaxtyping import Bool, Int
 
 from statewise.base.files import write_text, written_whole
 from statewise.data.dataset import Dataset
-from statewise.experiments.logs import Earned
-from statewise.experiments.study import DISCOUNTS, Cell, Method, Study, as_data
+from statewise.domains import DOMAINS
+from statewise.domains.source import Earned
+from statewise.experiments.study import Cell, Method, Study, as_data
 from statewise.learning.runs import RunError, versions
 from statewise.policies.network import Policy
-from statewise.policies.trees import TreePolicy
 
 HERE = Path(__file__).parent
 DIAGNOSTICS = ("value", "ratio_ess", "entropy")  # what the learner says of itself
@@ -31,7 +31,7 @@ DIAGNOSTICS = ("value", "ratio_ess", "entropy")  # what the learner says of itse
 class Way(NamedTuple):
     """How one run went: its policies from the first on, after how many updates, and which were still finite."""
 
-    policies: list[Policy] | list[TreePolicy]
+    policies: list[Any]
     updates: Int[np.ndarray, " checkpoints"]
     finite: Bool[np.ndarray, " checkpoints"]
     diagnostics: dict[str, np.ndarray]
@@ -75,7 +75,7 @@ def is_done(out: Path, cell: Cell, method: Method, seed: int, identity: str) -> 
 def write_log(out: Path, cell: Cell, seed: int, data: Dataset) -> None:
     """What a log says of the behaviour that wrote it."""
     told = {
-        "discounted": data.returns(DISCOUNTS[cell.domain]),
+        "discounted": data.returns(DOMAINS[cell.domain].discount),
         "undiscounted": data.returns(1.0),
         "fingerprint": data.fingerprint,
         "rows": len(data),

@@ -18,25 +18,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
 
-from statewise.algorithms import fitted_q
-from statewise.algorithms.fitted_q import FittedQ
+from statewise.algorithms import Settings, algorithm_of
 from statewise.data.dataset import Dataset
+from statewise.domains.source import Earned
 from statewise.experiments import records
-from statewise.experiments.logs import Earned, log_of, played
+from statewise.experiments.logs import log_of, played
 from statewise.experiments.records import Way
 from statewise.experiments.stack import part_of, stacked
 from statewise.experiments.study import Cell, Method, Study
-from statewise.learning.fit import ALGORITHMS, Config, over_seeds, prepare, several_updates
-from statewise.ops.keys import key_for
-from statewise.policies.network import Policy
+from statewise.learning.fit import keys_of, prepare
+from statewise.learning.program import program, stretches
 
 Tell = Callable[[str], None]
 
@@ -92,8 +87,8 @@ def _run_method(
 ) -> None:
     """Runs the seeds that are not done: in one program, and on an accelerator all at once."""
     config, stride = study.config(cell, method), study.stride(method)
-    learn = _Trees(config, logs) if isinstance(config, FittedQ) else _Stack(config, logs)
-    alone = isinstance(config, FittedQ) or jax.default_backend() == "cpu"
+    learn = _Learner(config, logs)
+    alone = not learn.compiled or jax.default_backend() == "cpu"
     made_by = identity(study, cell, method)
     for group in [[seed] for seed in seeds] if alone else [seeds]:
         begun = time.perf_counter()
@@ -113,94 +108,39 @@ def _run_method(
         tell(f"{cell.name}, {method.name}, dataset {numbers}: last iterate {words} ({taken:.0f} s)")
 
 
-class _Stack:
-    """A compiled learner on all logs of a cell."""
+class _Learner:
+    """An algorithm on all logs of a cell; each run has its own."""
 
-    def __init__(self, config: Config, logs: Mapping[int, Dataset]):
-        self.config, self.logs, self.order = config, logs, list(logs)
-        key = key_for(jax.random.key(0), "prepare")
-        ready = [prepare(data, config, key) for data in logs.values()]
-        self.data, self.scalers = stacked([data for data, _ in ready]), [scaler for _, scaler in ready]
+    def __init__(self, config: Settings, logs: Mapping[int, Dataset]):
+        self.config, self.order = config, list(logs)
+        self.compiled = algorithm_of(config).compiled
+        prepared = [prepare(config, data) for data in logs.values()]
+        self.views = [view for _, view in prepared]
+        self.data = [data for data, _ in prepared]
+        if self.compiled:
+            self.data = stacked(self.data)
 
     def __call__(self, seeds: Sequence[int], stride: int) -> list[Way]:
         """One way a seed."""
-        config, places = self.config, [self.order.index(seed) for seed in seeds]
-        data, keys = part_of(self.data, places), jnp.stack([jax.random.key(seed) for seed in seeds])
-        state = begin_each(config, data, keys)
-        networks, updates, told, finite = [self._networks(state)], [0], [], []
-        while updates[-1] < config.updates:
-            count = min(stride, config.updates - updates[-1])
-            state, metrics = stretch_each(config, data, state, keys, jnp.asarray(updates[-1]), count)
-            metrics = jax.device_get(metrics)
-            told.append({name: getattr(metrics, name)[:, -1] for name in records.DIAGNOSTICS})
-            finite.append(np.asarray(metrics.finite).all(axis=(1, 2)))
-            networks.append(self._networks(state))
-            updates.append(updates[-1] + count)
-        return [self._way(i, places[i], networks, updates, told, finite) for i in range(len(seeds))]
-
-    def _networks(self, state: Any) -> Any:
-        return jax.device_get(jax.vmap(lambda own: ALGORITHMS[type(self.config)].policy(self.config, own))(state))
-
-    def _way(self, i: int, place: int, networks: list, updates: list, told: list, finite: list) -> Way:
-        names = self.logs[self.order[place]].observation_names
-        scaler, actions = self.scalers[place], networks[0].biases[-1].shape[-1]
-        policies = [
-            Policy(
-                weights=tuple(weight[i] for weight in network.weights),
-                biases=tuple(bias[i] for bias in network.biases),
-                mean=scaler.mean,
-                std=scaler.std,
-                observation_names=names,
-                action_names=tuple(map(str, range(actions))),
+        places = [self.order.index(seed) for seed in seeds]
+        views = [self.views[place] for place in places]
+        data = part_of(self.data, places) if self.compiled else [self.data[place] for place in places]
+        running = program(self.config, data, keys_of(seeds), apart=True)
+        states = running.begin()
+        policies, updates = [running.policies(states, views)], [0]
+        diagnostics = [{name: np.full(len(seeds), np.nan) for name in records.DIAGNOSTICS}]
+        finite: list[np.ndarray] = [np.ones(len(seeds), bool)]
+        for stretch in stretches(running, states, 0, self.config.updates, stride):
+            policies.append(running.policies(stretch.states, views))
+            updates.append(stretch.done)
+            diagnostics.append({name: getattr(stretch.metrics, name)[:, -1] for name in records.DIAGNOSTICS})
+            finite.append(np.all(np.asarray(stretch.metrics.finite), axis=(1, 2)))
+        return [
+            Way(
+                [at_checkpoint[i] for at_checkpoint in policies],
+                np.array(updates),
+                np.logical_and.accumulate([at_checkpoint[i] for at_checkpoint in finite]),
+                {name: np.array([one[name][i] for one in diagnostics]) for name in records.DIAGNOSTICS},
             )
-            for network in networks
+            for i in range(len(seeds))
         ]
-        diagnostics = {name: np.array([np.nan, *(one[name][i] for one in told)]) for name in records.DIAGNOSTICS}
-        sound = np.logical_and.accumulate(np.array([True, *(one[i] for one in finite)]))
-        return Way(policies, np.array(updates), sound, diagnostics)
-
-
-class _Trees:
-    """Fitted Q on one log after the other; its updates are not compiled."""
-
-    def __init__(self, config: FittedQ, logs: Mapping[int, Dataset]):
-        self.config, self.logs = config, logs
-
-    def __call__(self, seeds: Sequence[int], stride: int) -> list[Way]:
-        return [self._way(seed, stride) for seed in seeds]
-
-    def _way(self, seed: int, stride: int) -> Way:
-        config = self.config
-        data, _ = prepare(self.logs[seed], config, jax.random.key(0))
-        state, updates = (fitted_q.init(config, data),), [0]
-        policies, told = [state[0]], [dict.fromkeys(records.DIAGNOSTICS, np.nan)]
-        while updates[-1] < config.updates:
-            count = min(stride, config.updates - updates[-1])
-            state, metrics = fitted_q.stretch(config, data, state, (seed,), updates[-1], count)
-            policies.append(state[0])
-            told.append({name: float(getattr(metrics, name)[0, -1]) for name in records.DIAGNOSTICS})
-            updates.append(updates[-1] + count)
-        diagnostics = {name: np.array([one[name] for one in told]) for name in records.DIAGNOSTICS}
-        return Way(policies, np.array(updates), np.ones(len(updates), bool), diagnostics)
-
-
-@eqx.filter_jit
-def begin_each(config: Config, data: Any, keys: Key[Array, " runs"]) -> Any:
-    """The warm-started state of every run, each on its own log."""
-    states = over_seeds(lambda data, key: ALGORITHMS[type(config)].init(config, data, key))(data, keys)
-    return jax.tree.map(_strong, states)
-
-
-@eqx.filter_jit
-def stretch_each(
-    config: Config, data: Any, state: Any, keys: Key[Array, " runs"], done: Array, count: int
-) -> tuple[Any, Any]:
-    """`count` updates of every run."""
-    one = over_seeds(lambda data, state, key: several_updates(config, data, state, key, done, count))
-    state, metrics = one(data, state, keys)
-    return jax.tree.map(_strong, state), metrics
-
-
-def _strong(leaf: Array) -> Array:
-    """Types that no longer depend on where a number came from: the same program serves every stretch."""
-    return jax.lax.convert_element_type(leaf, leaf.dtype)

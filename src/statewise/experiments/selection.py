@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from statewise.domains import DOMAINS
 from statewise.experiments import records
 from statewise.experiments.logs import log_of
 from statewise.experiments.runner import Tell
-from statewise.experiments.study import DISCOUNTS, Cell, Method, Study
+from statewise.experiments.study import Cell, Method, Study
 from statewise.ope.evaluate import USUAL, evaluate_all, prepare
 from statewise.ope.select import DRAWS, choose
 
@@ -33,7 +34,7 @@ def run(study: Study, out: Path, tell: Tell) -> None:
                 continue
             data = log_of(cell, seed)
             records.write_log(out, cell, seed, data)
-            ready = prepare(data, discount=DISCOUNTS[cell.domain])
+            ready = prepare(data, discount=DOMAINS[cell.domain].discount)
             for method in left:
                 scores, by_ratio = {}, []
                 for run_seed in study.datasets:

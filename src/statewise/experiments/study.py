@@ -7,19 +7,18 @@ cell. Every name in the file is checked, so that a slip of the pen ends with a s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from statewise.domains.behaviours import DOMAINS
-from statewise.learning.presets import ALGORITHMS, PRESETS, Config, preset
-from statewise.learning.settings import SettingsError, changed, read_settings
+from statewise.base.decode import changed, decode
+from statewise.domains import DOMAINS
+from statewise.learning.presets import preset
+from statewise.learning.settings import read_settings
 
 Kind = Literal["exact", "curves", "selection", "cells"]
 Preset = Literal["default", "paper"]
-LOGS = (*DOMAINS, "hard-example")
-DISCOUNTS = {"cartpole": 1.0, "hard-example": 1.0, "hiv": 0.98, "hiv-weak": 0.98}
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,12 @@ class Study:
     most_updates: int | None = None  # of every method; for quick runs
     quick: bool = False
 
-    def config(self, cell: Cell, method: Method) -> Config:
+    def config(self, cell: Cell, method: Method) -> Any:
         """The settings a job runs with; a method that lacks what a cell changes keeps its own."""
-        config = preset(method.preset, method.algorithm, DISCOUNTS[cell.domain])
-        config = changed(config, method.settings, f"{method.name}.")
+        config = preset(method.preset, method.algorithm, DOMAINS[cell.domain].discount)
+        config = changed(config, method.settings, method.name)
         known = {each.name for each in fields(config)}
-        config = changed(config, {k: v for k, v in cell.settings.items() if k in known}, f"{cell.name}.")
+        config = changed(config, {k: v for k, v in cell.settings.items() if k in known}, cell.name)
         most = config.updates if self.most_updates is None else min(config.updates, self.most_updates)
         return replace(config, updates=most)
 
@@ -94,12 +93,12 @@ class Study:
             names = [each.name for each in there]
             for name in wanted:
                 if name not in names:
-                    raise SettingsError(f"{self.name}: it has no {word} '{name}'; it has {', '.join(names)}")
+                    raise ValueError(f"{self.name}: there is no {word} '{name}'; there are {', '.join(names)}")
         kept = tuple(
             m for m in self.methods if (not methods or m.name in methods) and (group is None or m.group == group)
         )
         if self.methods and not kept:
-            raise SettingsError(f"{self.name}: none of its methods has the preset '{group}'")
+            raise ValueError(f"{self.name}: none of its methods has the preset '{group}'")
         names = {method.name for method in kept}
         return replace(
             self,
@@ -119,10 +118,10 @@ def studies(path: str | Path | None = None, quick: bool = False) -> dict[str, St
 
 
 def named(name: str, quick: bool = False, path: str | Path | None = None) -> Study:
-    found = studies(path, quick)
-    if name not in found:
-        raise SettingsError(f"there is no study '{name}'; there are {', '.join(found)}")
-    return found[name]
+    known = studies(path, quick)
+    if name not in known:
+        raise ValueError(f"there is no study '{name}'; there are {', '.join(known)}")
+    return known[name]
 
 
 def as_data(study: Study) -> dict[str, Any]:
@@ -132,83 +131,46 @@ def as_data(study: Study) -> dict[str, Any]:
 
 def _study(name: str, table: Any, quick: bool) -> Study:
     if not isinstance(table, Mapping):
-        raise SettingsError(f"'{name}' is not a study: a study is a table")
-    table = dict(table)
-    small = table.pop("quick", {})
-    cells = tuple(_made(Cell, each, f"{name}.cells") for each in table.pop("cells", []))
-    methods = tuple(_made(Method, each, f"{name}.methods") for each in table.pop("methods", []))
-    study = _made(Study, {**table, "name": name}, name)
-    study = replace(study, cells=cells, methods=methods)
+        raise ValueError(f"{name}: expected a table of settings, got {table!r}")
+    small = table.get("quick", {})
+    whole = {key: value for key, value in table.items() if key != "quick"}
+    study = decode(Study, {**whole, "name": name}, name)
     _check(study)
-    if quick:
-        small = dict(small)
-        study = study.restricted(cells=small.pop("cells", ()), methods=small.pop("methods", ()))
-        most = small.pop("episodes", None)
-        if most is not None:
-            share = most / max(most, *(cell.episodes for cell in study.cells))
-            study = replace(
-                study,
-                cells=tuple(replace(c, episodes=min(c.episodes, most)) for c in study.cells),
-                # trees take as long as the log has rows; other updates do not see its length
-                methods=tuple(
-                    replace(m, ms=(share * m.ms[0], share * m.ms[1])) if m.algorithm == "fitted-q" else m
-                    for m in study.methods
-                ),
-            )
-        every = small.pop("every", None)
-        if every is not None:
-            shorter = tuple(m if m.every is None else replace(m, every=min(m.every, every)) for m in study.methods)
-            study = replace(study, every=every, methods=shorter)
-        study = replace(changed(study, small, f"{name}.quick."), quick=True)
-    return study
+    return _small(study, small) if quick else study
 
 
-def _made(kind: type, table: Any, where: str) -> Any:
-    """A frozen class from a table, every key of which must be one of its fields."""
-    if not isinstance(table, Mapping):
-        raise SettingsError(f"'{where}' holds {table!r}, but should hold tables")
-    known = {each.name: each for each in fields(kind)}
-    for key in table:
-        if key not in known:
-            raise SettingsError(f"{where}: there is no setting '{key}'; there are {', '.join(known)}")
-    values = {key: _tuples(value) for key, value in table.items()}
-    needed = [each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING]
-    for name in needed:
-        if name not in values:
-            raise SettingsError(f"{where}: it lacks '{name}'")
-        wanted = int if name == "episodes" else str
-        if type(values[name]) is not wanted:
-            raise SettingsError(f"{where}: '{name}' is {values[name]!r}, but should be {wanted.__name__}")
-    if "kind" in values and values["kind"] not in get_args(Kind):
-        raise SettingsError(f"{where}: there is no kind '{values['kind']}'; there are {', '.join(get_args(Kind))}")
-    given = {name: values.pop(name) for name in needed}
-    return changed(kind(**given), values, f"{where}.")
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+def _small(study: Study, changes: Mapping[str, Any]) -> Study:
+    """The same study with fewer of everything; what `changes` does not shrink by itself follows."""
+    changes = dict(changes)
+    study = study.restricted(cells=changes.pop("cells", ()), methods=changes.pop("methods", ()))
+    most, every = changes.pop("episodes", None), changes.pop("every", None)
+    if most is not None:
+        share = most / max(most, *(cell.episodes for cell in study.cells))
+        study = replace(
+            study,
+            cells=tuple(replace(cell, episodes=min(cell.episodes, most)) for cell in study.cells),
+            # trees take as long as the log has rows; other updates do not see its length
+            methods=tuple(
+                replace(m, ms=(share * m.ms[0], share * m.ms[1])) if m.algorithm == "fitted-q" else m
+                for m in study.methods
+            ),
+        )
+    if every is not None:
+        shorter = tuple(m if m.every is None else replace(m, every=min(m.every, every)) for m in study.methods)
+        study = replace(study, every=every, methods=shorter)
+    return replace(changed(study, changes, f"{study.name}.quick"), quick=True)
 
 
 def _check(study: Study) -> None:
     names = [method.name for method in study.methods]
     for word, group in (("method", names), ("cell", [cell.name for cell in study.cells])):
         if len(set(group)) < len(group):
-            raise SettingsError(f"{study.name}: two of its {word}s have the same name")
+            raise ValueError(f"{study.name}: two of its {word}s have the same name")
     for pair in study.pairs:
-        if len(pair) != 2 or not set(pair) <= set(names):
-            raise SettingsError(f"{study.name}.pairs: {list(pair)} are not two of its methods, {', '.join(names)}")
+        if not set(pair) <= set(names):
+            raise ValueError(f"{study.name}.pairs: {list(pair)} are not two of its methods, {', '.join(names)}")
     for cell in study.cells:
-        if cell.domain not in LOGS:
-            raise SettingsError(f"{study.name}: there is no domain '{cell.domain}'; there are {', '.join(LOGS)}")
         if cell.lean != 0 and cell.domain != "cartpole":
-            raise SettingsError(f"{study.name}, cell {cell.name}: only CartPole's behaviour can lean")
-    for method in study.methods:
-        if method.preset not in PRESETS:
-            raise SettingsError(f"{study.name}, {method.name}: there is no preset '{method.preset}'")
-        if method.algorithm not in ALGORITHMS:
-            known = ", ".join(ALGORITHMS)
-            raise SettingsError(
-                f"{study.name}, {method.name}: there is no algorithm '{method.algorithm}'; there are {known}"
-            )
-        for cell in study.cells:
-            study.config(cell, method)  # settings that do not exist are told now
+            raise ValueError(f"{study.name}, cell {cell.name}: only CartPole's behaviour can lean")
+        for method in study.methods:
+            study.config(cell, method)  # names and settings that do not exist are found out now

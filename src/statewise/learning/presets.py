@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
-from statewise.algorithms.acer import ACER
-from statewise.algorithms.behaviour_cloning import BehaviourCloning
-from statewise.algorithms.cql import CQL
-from statewise.algorithms.fitted_q import FittedQ
+from statewise.algorithms import ALGORITHMS
 from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
-from statewise.algorithms.sac import SAC
+from statewise.base.registry import Registry
 from statewise.parts.actor import Actor
 from statewise.parts.anchor import Anchor
 from statewise.parts.critic import Critic
 from statewise.parts.ratio_network import RatioNetwork
-
-Config = OPPOSD | OffPAC | SAC | ACER | BehaviourCloning | CQL | FittedQ
 
 OFF = Anchor(weight=0.0)
 
@@ -81,40 +77,34 @@ PAPER_HIV = OPPOSD(
 )
 # A first look in half the time, and less steady: fewer and longer steps, and half the rows in each of the critic's.
 QUICK = OPPOSD(critic=Critic(batch=500), actor=Actor(learning_rate=1e-3), updates=900)
-OWN = {"default": OPPOSD(), "quick": QUICK}  # of no paper, and so for every discount
-PRESETS = {**OWN, "paper-cartpole": PAPER_CARTPOLE, "paper-hiv": PAPER_HIV}
 
 
-OTHERS = {
-    "sac": SAC(),
-    "acer": ACER(),
-    "behaviour-cloning": BehaviourCloning(),
-    "fitted-q": FittedQ(),
-    "cql": CQL(),
-}
-ALGORITHMS = ("opposd", "offpac", *OTHERS)
+def without_ratio(config: OPPOSD) -> OffPAC:
+    """Off-PAC with the settings that OPPOSD has but for the ratio."""
+    shared = {each.name for each in fields(OffPAC)} & {each.name for each in fields(OPPOSD)} - {"variant"}
+    variant = "full" if config.variant == "full" else "average"
+    return OffPAC(variant=variant, **{name: getattr(config, name) for name in shared})
 
 
-def preset(name: str = "default", algorithm: str = "opposd", discount: float | None = None) -> Config:
-    """The settings of that name for that algorithm; Off-PAC's are OPPOSD's without the ratio."""
-    if name not in PRESETS:
-        raise ValueError(f"there is no preset '{name}'; there are {', '.join(PRESETS)}")
-    config = PRESETS[name] if discount is None else replace(PRESETS[name], discount=discount)
-    if algorithm == "opposd":
-        return config
-    if algorithm in OTHERS:
-        if name not in OWN:
-            raise ValueError(f"{name}: the paper's table has no settings of {algorithm}; use --preset default")
-        return replace(OTHERS[algorithm], discount=config.discount)
-    if algorithm != "offpac":
-        raise ValueError(f"there is no algorithm '{algorithm}'; there are {', '.join(ALGORITHMS)}")
-    return OffPAC(
-        discount=config.discount,
-        variant="full" if config.variant == "full" else "average",
-        critic=config.critic,
-        actor=config.actor,
-        scale_values=config.scale_values,
-        horizon=config.horizon,
-        smoothing=config.smoothing,
-        updates=config.updates,
-    )
+# Settings by preset and algorithm. An algorithm that `default` or `quick` do not list has its own defaults there; the
+# paper's tables are those of the paper, and list all there is.
+PRESETS: Registry[dict[str, Any]] = Registry("preset")
+PRESETS.add("default", {})
+PRESETS.add("quick", {"opposd": QUICK, "offpac": without_ratio(QUICK)})
+PRESETS.add("paper-cartpole", {"opposd": PAPER_CARTPOLE, "offpac": without_ratio(PAPER_CARTPOLE)})
+PRESETS.add("paper-hiv", {"opposd": PAPER_HIV, "offpac": without_ratio(PAPER_HIV)})
+OWN = ("default", "quick")  # of no paper, and so for every algorithm and discount
+
+
+def preset(name: str = "default", algorithm: str = "opposd", discount: float | None = None) -> Any:
+    """The settings of that name for that algorithm.
+
+    >>> preset("paper-cartpole").updates
+    5000
+    """
+    default = ALGORITHMS[algorithm].settings
+    table = PRESETS[name]
+    if algorithm not in table and name not in OWN:
+        raise ValueError(f"preset '{name}' has no settings of {algorithm}; use the preset 'default'")
+    config = table[algorithm] if algorithm in table else default()
+    return config if discount is None else replace(config, discount=discount)

@@ -15,21 +15,27 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import jax
 import numpy as np
 
 from statewise.base.files import write_text, written_whole
-from statewise.policies.network import Policy
-from statewise.policies.trees import TreePolicy, load_policy
+from statewise.policies.trees import load_policy
 
 LIBRARIES = ("statewise", "jax", "equinox", "optax", "numpy")
 
 
 class RunError(ValueError):
     """The folder is not a run, or not one that can go on."""
+
+
+class SavedState(NamedTuple):
+    """The leaves of a learner's state after so many updates."""
+
+    update: int
+    leaves: list[np.ndarray]
 
 
 class RunFolder:
@@ -97,27 +103,23 @@ class RunFolder:
             if other.name != Path(name).name:
                 other.unlink()
 
-    def read_state(self, like: Any) -> tuple[int, Any] | None:
-        """The newest state and its update, put into the shape of `like` (shapes suffice); None where there is none."""
-        found = sorted(self.checkpoints.glob("state-*.npz"), key=lambda path: int(path.stem.split("-")[1]))
-        if not found:
+    def read_state(self) -> SavedState | None:
+        """The newest state; None where there is none."""
+        saved = sorted(self.checkpoints.glob("state-*.npz"), key=lambda path: int(path.stem.split("-")[1]))
+        if not saved:
             return None
-        with np.load(found[-1], allow_pickle=False) as file:
+        with np.load(saved[-1], allow_pickle=False) as file:
             leaves = [file[name] for name in sorted(file.files)]
-        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(like)]
-        if [leaf.shape for leaf in leaves] != shapes:
-            raise RunError(f"{self.path}: its checkpoint belongs to other settings; give another folder")
-        restored = jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(leaf) for leaf in leaves])
-        return int(found[-1].stem.split("-")[1]), restored
+        return SavedState(int(saved[-1].stem.split("-")[1]), leaves)
 
-    def write_policy(self, seed: int, update: int, policy: Policy | TreePolicy) -> None:
+    def write_policy(self, seed: int, update: int, policy: Any) -> None:
         policy.save(self.checkpoints / f"seed-{seed}-update-{update}.safetensors")
 
-    def policies(self) -> dict[tuple[int, int], Policy | TreePolicy]:
+    def policies(self) -> dict[tuple[int, int], Any]:
         """Every checkpoint's policy by (seed, update), in that order."""
         return {key: load_policy(path) for key, path in self._policy_paths().items()}
 
-    def policy(self) -> tuple[Policy | TreePolicy, str]:
+    def policy(self) -> tuple[Any, str]:
         """The policy to act by, and in words which one it is: the chosen one, or the first seed's last."""
         if self.chosen.is_file():
             return load_policy(self.chosen), "the policy that was chosen for this run"

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from statewise.data.dataset import Dataset, usual_discount
+from statewise.data.dataset import Dataset
+from statewise.data.discount import usual_discount
 from statewise.ope.diagnostics import support_of, verdict_of
 from statewise.ope.estimate import Estimate, Interval, Objective
 from statewise.ope.estimators.behaviour_return import behaviour_return

@@ -4,15 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
+import equinox as eqx
 import numpy as np
+from jaxtyping import Float, Int
 
 from statewise.policies.trees import TreePolicy
 
 
-def planted(
-    grown: list[list[Any]], epsilon: float, observation_names: tuple[str, ...], missing: float = -np.inf
-) -> TreePolicy:
-    """All actions' trees in one table; an action without any is a leaf worth `missing`."""
+class Forest(eqx.Module):
+    """All actions' trees in one table, as arrays alone; `TreePolicy` says how it is walked."""
+
+    feature: Int[np.ndarray, " nodes"]
+    threshold: Float[np.ndarray, " nodes"]
+    children: Int[np.ndarray, "nodes 2"]
+    value: Float[np.ndarray, " nodes"]
+    roots: Int[np.ndarray, "actions trees"]
+    depth: Int[np.ndarray, ""]
+
+    def policy(self, epsilon: float, observation_names: tuple[str, ...], action_names: tuple[str, ...]) -> TreePolicy:
+        return TreePolicy(
+            feature=self.feature,
+            threshold=self.threshold,
+            children=self.children,
+            value=self.value,
+            roots=self.roots,
+            depth=int(self.depth),
+            epsilon=epsilon,
+            observation_names=observation_names,
+            action_names=action_names,
+        )
+
+
+def planted(grown: list[list[Any]], missing: float = -np.inf) -> Forest:
+    """The trees that were grown for each action; an action without any is a leaf worth `missing`."""
     tables, roots, nodes, depth = [], [], 0, 0
     for trees in grown:
         mine = [_table(tree) for tree in trees] or [
@@ -27,16 +51,13 @@ def planted(
         depth = max([depth, *(tree.max_depth for tree in trees)])
     widest = max(len(places) for places in roots)
     feature, threshold, children, values = (np.concatenate(column) for column in zip(*tables, strict=True))
-    return TreePolicy(
+    return Forest(
         feature=feature,
         threshold=threshold,
         children=children.astype(np.int32),
         value=values,
         roots=np.array([np.resize(places, widest) for places in roots], np.int32),
-        depth=int(depth),
-        epsilon=epsilon,
-        observation_names=observation_names,
-        action_names=tuple(str(action) for action in range(len(grown))),
+        depth=np.asarray(depth),
     )
 
 

@@ -1,0 +1,138 @@
+"""Where logs come from: a world, and the behaviour that acts in it unless another is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from statewise.data.dataset import Dataset
+from statewise.domains.behaviours import as_act
+from statewise.domains.collect import collect, collect_tabular
+from statewise.domains.simulate import Act, Domain, episode_keys, rewards_of_each
+from statewise.domains.tabular import Policy as Table
+from statewise.domains.tabular import TabularMDP
+
+
+class Earned(NamedTuple):
+    """What policies earned, a row each: their episodes' returns, as a learner sees rewards."""
+
+    discounted: Float[np.ndarray, "policies episodes"]
+    undiscounted: Float[np.ndarray, "policies episodes"]
+
+
+@runtime_checkable
+class Source(Protocol):
+    """What is asked of a world; `DOMAINS.add(name, source)` makes one known by name."""
+
+    @property
+    def discount(self) -> float: ...
+
+    @property
+    def observation_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def action_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def reward_scale(self) -> float: ...  # what a learner's rewards are multiplied by to be the world's own
+
+    def collect(
+        self, episodes: int, seed: int = 0, *, act: Any = None, progress: Callable[[int], None] = ...
+    ) -> Dataset:
+        """A log of whole episodes under `act`, or the world's own behaviour; the same seed gives the same log."""
+        ...
+
+    def play(self, policies: Sequence[Any], episodes: int, seed: int = 0) -> Earned:
+        """What each policy earns, all with the same random numbers; None stands for the world's own behaviour."""
+        ...
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """A simulator written in JAX."""
+
+    domain: Domain
+    behaviour: Callable[[], Act]  # made when it is first needed: its weights may have to be read
+
+    @property
+    def discount(self) -> float:
+        return self.domain.discount
+
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        return self.domain.observation_names
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return self.domain.action_names
+
+    @property
+    def reward_scale(self) -> float:
+        return self.domain.reward_scale
+
+    def collect(
+        self,
+        episodes: int,
+        seed: int = 0,
+        *,
+        act: Act | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Dataset:
+        return collect(self.domain, self.behaviour() if act is None else act, episodes, seed, progress)
+
+    def play(self, policies: Sequence[Any], episodes: int, seed: int = 0) -> Earned:
+        """Policies of one kind and shape are played side by side."""
+        acts = [self.behaviour() if policy is None else as_act(policy) for policy in policies]
+        kinds = {(jax.tree.structure(act), tuple(np.shape(leaf) for leaf in jax.tree.leaves(act))) for act in acts}
+        groups = [acts] if len(kinds) == 1 else [[act] for act in acts]
+        keys = episode_keys(seed, episodes)
+        played = []
+        for group in groups:
+            stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *group)
+            which = np.repeat(np.arange(len(group)), episodes)
+            rewards = rewards_of_each(self.domain, stacked, which, keys[np.tile(np.arange(episodes), len(group))])
+            played.append(rewards.astype(np.float64).reshape(len(group), episodes, -1))
+        every = np.concatenate(played)
+        return Earned(every @ self.discount ** np.arange(every.shape[2]), every.sum(axis=2))
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """A finite problem, whose policies' values are known exactly; row s of `seen` is what state s looks like."""
+
+    problem: TabularMDP
+    behaviour: Table
+    seen: Float[np.ndarray, "states features"]
+    observation_names: tuple[str, ...]
+    horizon: int
+    discount: float = 1.0
+    reward_scale: float = 1.0
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return tuple(map(str, range(self.behaviour.shape[1])))
+
+    def collect(
+        self,
+        episodes: int,
+        seed: int = 0,
+        *,
+        act: Table | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Dataset:
+        behaviour = self.behaviour if act is None else act
+        data = collect_tabular(self.problem, behaviour, episodes, self.horizon, seed, self.seen, self.observation_names)
+        progress(episodes)
+        return data
+
+    def play(self, policies: Sequence[Any], episodes: int, seed: int = 0) -> Earned:
+        """Exactly, which takes no episodes."""
+        tables = [self.behaviour if policy is None else policy.probabilities(self.seen) for policy in policies]
+        return Earned(
+            *(np.array([[self.problem.value(one, gamma)] for one in tables]) for gamma in (self.discount, 1.0))
+        )
