@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -22,6 +22,21 @@ if TYPE_CHECKING:
 
 
 CHUNK = 1 << 20  # rows moved at a time, so that little memory is needed beside the log's own
+
+
+@runtime_checkable
+class EstimatedPropensities(Protocol):
+    """What a log carries whose propensities were not logged; `propensities.estimated.Estimated` is the one there is."""
+
+    @property
+    def calibration(self) -> Any: ...
+    @property
+    def model(self) -> Any: ...
+    @property
+    def summary(self) -> str: ...
+    def take(self, rows: np.ndarray) -> EstimatedPropensities: ...
+    def describes(self, dataset: Dataset) -> bool: ...
+    def refits(self, dataset: Dataset) -> tuple[Dataset, ...]: ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,6 +70,7 @@ class Dataset:
     targets: Float[np.ndarray, "steps actions"] | None = None  # π(·|s) of a policy whose decisions came with the log
     live: Bool[np.ndarray, " steps"] | None = None  # False on rows that augmentation added; None: all are live
     action_names: tuple[str, ...] = ()  # () becomes "0", "1", …: what the log calls them
+    estimated: EstimatedPropensities | None = None  # None: propensities were logged, or there are none
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "action_names", self.action_names or numbered(self.action_count))
@@ -62,6 +78,8 @@ class Dataset:
             value = getattr(self, field.name)
             if isinstance(value, np.ndarray):
                 object.__setattr__(self, field.name, _frozen(value))
+        if self.estimated is not None and not self.estimated.describes(self):
+            raise ValueError("actions and propensities are not the estimated ones; replace them with estimated=None")
 
     # Making one
 
@@ -163,6 +181,14 @@ class Dataset:
     def has_final_observation(self) -> Bool[np.ndarray, " episodes"]:
         return np.asarray(~np.isnan(self.final_observations).any(axis=1))
 
+    @cached_property
+    def refits(self) -> tuple[Dataset, ...]:
+        """The log with propensities fitted anew to resampled episodes (or units); none where they were logged.
+
+        How much an estimate differs between them is what not knowing the propensities adds to its uncertainty.
+        """
+        return () if self.estimated is None else self.estimated.refits(self)
+
     def returns(self, discount: float = 1.0) -> Float[np.ndarray, " episodes"]:
         """Σₜ γᵗ rₜ of each episode."""
         return np.add.reduceat(self.rewards * discount**self.time, self.starts[:-1])
@@ -232,6 +258,7 @@ class Dataset:
             final_observations=self.final_observations[episodes],
             episode_ids=self.episode_ids[episodes],
             units=None if self.units is None else self.units[episodes],
+            estimated=None if self.estimated is None else self.estimated.take(rows),
         )
 
     def split(self, *fractions: float, seed: int = 0) -> tuple[Dataset, ...]:
@@ -352,7 +379,8 @@ def _propensity_words(dataset: Dataset) -> str:
     if dataset.propensities is None:
         return "not logged"
     whole = "whole distributions" if dataset.distributions is not None else "of the taken action"
-    return f"{dataset.propensities.dtype}[{len(dataset)}]  {whole}"
+    estimated = ", estimated" if dataset.estimated is not None else ""
+    return f"{dataset.propensities.dtype}[{len(dataset)}]  {whole}{estimated}"
 
 
 def _hash_into(digest: Any, column: np.ndarray | None) -> None:

@@ -7,6 +7,7 @@ import csv
 import difflib
 import json
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -17,7 +18,7 @@ import polars as pl
 from statewise.base.files import written_whole
 from statewise.data.checks import check
 from statewise.data.dataset import Dataset
-from statewise.data.findings import Findings, RowNames
+from statewise.data.findings import Findings, LogWarning, RowNames
 from statewise.data.frame import Ends, Opened, Propensity, raw_from_frame
 from statewise.data.rawlog import Columns
 
@@ -94,6 +95,9 @@ def save(dataset: Dataset, path: str | Path) -> None:
         raise ValueError("this Dataset holds padding that no one logged; save the one it was made from")
     if len(set(dataset.episode_ids.tolist())) < dataset.episodes:
         raise ValueError("an episode stands in this Dataset more than once; save the one it was taken from")
+    if dataset.estimated is not None:
+        warning = f"{path.name}: its propensities are estimates, and `load` will take them for logged ones"
+        warnings.warn(warning, LogWarning, stacklevel=3)
     known = list(dataset.action_names) if dataset.has_action_words else dataset.action_count
     write_frame(to_frame(dataset), path, {ACTIONS_KEY: json.dumps(known)})
 
