@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -103,7 +102,6 @@ class Findings:
         if self.faults:
             raise LogError(self.faults)
 
-    def tell_warnings(self) -> None:
-        """Warns the caller of the function that calls this."""
-        for finding in self.warnings:
-            warnings.warn(str(finding), LogWarning, stacklevel=3)
+
+def count(rows: np.ndarray) -> str:
+    return "1 row holds" if len(rows) == 1 else f"{len(rows):,} rows hold"

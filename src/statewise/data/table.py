@@ -16,10 +16,12 @@ import numpy as np
 import polars as pl
 
 from statewise.base.files import written_whole
+from statewise.data.build import accept, build
 from statewise.data.checks import check
+from statewise.data.columns import Ends, Propensity
 from statewise.data.dataset import Dataset
 from statewise.data.findings import Findings, LogWarning, RowNames
-from statewise.data.frame import Ends, Opened, Propensity, raw_from_frame
+from statewise.data.frame import Opened, raw_from_frame
 from statewise.data.rawlog import Columns
 
 EMPTY = ["", "NA", "N/A", "null", "NULL"]
@@ -44,10 +46,7 @@ def load(
     suspicious.
     """
     dataset, findings = read(source, columns=columns, actions=actions, propensity=propensity, ends=ends)
-    findings.raise_faults()
-    assert dataset is not None
-    findings.tell_warnings()
-    return dataset
+    return accept(dataset, findings)
 
 
 def read(
@@ -81,7 +80,7 @@ def read(
     if findings.faults:  # the rest is checked all the same, so that all faults are told at once
         findings.items += check(raw)[2].items
         return None, findings
-    dataset, more = Dataset.from_log(raw)
+    dataset, more = build(raw)
     findings.items += more.items
     return dataset, findings
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from statewise.data.augment import seen_by_policy
-from statewise.data.checks import SUM_TOLERANCE
+from statewise.data.choices import SUM_TOLERANCE
 from statewise.data.dataset import Dataset
 
 
