@@ -23,7 +23,7 @@ NARROWEST = 80  # the tables need so many columns
 @log_options
 @json_option
 def command(log: Path, as_json: bool, **options) -> None:
-    """Check LOG (Parquet or CSV) and say what it holds.
+    """Check LOG (Parquet, CSV, or a format of your own) and say what it holds.
 
     Exit code 2 when the log has faults.
     """

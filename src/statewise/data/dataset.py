@@ -112,7 +112,7 @@ class Dataset:
         return accept(*build(raw))
 
     def save(self, path: str | Path) -> None:
-        """Writes the log as Parquet or CSV, by the path's ending.
+        """Writes the log in the format of the path's ending: Parquet, CSV, or one that you added to `data.formats`.
 
         `statewise.load` reads Parquet back equal; CSV too, but for single precision, which text does not tell.
         """

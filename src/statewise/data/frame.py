@@ -19,8 +19,8 @@ class Opened(NamedTuple):
     """A log as a frame, and how its rows are counted."""
 
     frame: pl.DataFrame
-    row_names: RowNames
-    shared: bool  # someone else may change its memory
+    row_names: RowNames = RowNames()
+    shared: bool = False  # someone else may change its memory
     actions: int | tuple[str, ...] | None = None  # how many there are, or their names, where the file tells
 
 
@@ -68,3 +68,11 @@ def raw_from_frame(
         row_names=opened.row_names,
         unreadable=frozenset(converter.unreadable | said),  # after all conversions, which add to it
     ), findings
+
+
+def named_once(names: list[str], findings: Findings) -> bool:
+    """Whether no two columns have one name; a fault for each that comes again."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    for name in repeated:
+        findings.fault(name, "there are several columns of that name", "Keep or rename all but one")
+    return not repeated
