@@ -161,7 +161,10 @@ def improve(
 def _parts(log: Dataset, plan: Plan) -> tuple[Dataset, ...]:
     """The parts to learn from, to choose by and to judge on; a log from which nothing can come is refused."""
     if log.action_count == 1:
-        raise ValueError("the log has a single action, so there is nothing to choose between (--actions says how many)")
+        raise ValueError(
+            "the log has a single action, so there is nothing to choose between; if others were possible, load it with "
+            "`actions=...`"
+        )
     groups = int(log.groups.max()) + 1
     if groups < FEWEST:
         kind = "episode" if log.units is None else "unit"

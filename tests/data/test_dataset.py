@@ -160,7 +160,7 @@ def test_whole_episodes_are_drawn_with_their_masks():
 def test_missing_propensities_are_never_made_up():
     data = make([30])
     without = sw.load(_frame_without_propensities(data), propensity="estimate")
-    with pytest.raises(ValueError, match="--propensity estimate"):
+    with pytest.raises(ValueError, match="estimate them by `estimate_propensities`"):
         device_log(without, discount=0.9)
 
 

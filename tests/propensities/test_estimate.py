@@ -214,11 +214,11 @@ def test_refits_differ_as_estimates_from_other_logs_do(data, logistic):
 # The border
 
 
-def test_a_missing_propensity_is_an_error_that_names_the_flag(data):
+def test_a_missing_propensity_is_an_error_that_names_the_parameter(data):
     frame = to_frame(without(data))
-    with pytest.raises(sw.LogError, match="--propensity estimate"):
+    with pytest.raises(sw.LogError, match="they can be estimated: `propensity='estimate'`"):
         sw.load(frame)
-    with pytest.raises(ValueError, match="--propensity estimate"):
+    with pytest.raises(ValueError, match="estimate them by `estimate_propensities`"):
         sw.fit_ratio(without(data), lambda seen: np.full((len(seen), ACTIONS), 1 / ACTIONS))
 
 

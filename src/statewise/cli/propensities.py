@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from statewise.cli.flags import with_flags
 from statewise.cli.options import log_arguments
 from statewise.cli.progress import bar
 from statewise.data.dataset import Dataset
@@ -41,7 +42,7 @@ def read_log(
     findings.raise_faults()
     assert dataset is not None
     for warning in findings.warnings:
-        console.print(Text.assemble(("note  ", "bold yellow"), str(warning)))
+        console.print(Text.assemble(("note  ", "bold yellow"), with_flags(str(warning))))
     return dataset, arguments["propensity"] == "estimate"
 
 

@@ -78,13 +78,15 @@ class _Finder:
         near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
         advice = f"Did you mean '{by_lower[near[0]]}'? " if near else self._columns_once()
         if name == self.columns.propensity:
-            return advice + "Without logged probabilities they can be estimated: --propensity estimate"
+            return advice + "Where probabilities were not logged they can be estimated: `propensity='estimate'`"
         if name == self.columns.terminated:
             return advice + (
-                "If every episode ended by itself, say --ends terminated; if it was only cut off, --ends truncated"
+                "If every episode ended by itself, say `ends='terminated'`; if it was only cut off, `ends='truncated'`"
             )
-        flag = next((flag for flag in NAMED if getattr(self.columns, flag) == name), None)
-        return advice + (f"Rename the column, or name it with --{flag}-column" if flag else "Check --observations")
+        role = next((role for role in NAMED if getattr(self.columns, role) == name), None)
+        if role is None:
+            return advice + "Check `Columns(observations=...)`"
+        return advice + f"Rename the column, or say what it is called: `Columns({role}=...)`"
 
     def observations(self) -> list[str]:
         if self.columns.observations is None:
@@ -96,12 +98,14 @@ class _Finder:
         wanted = [name for name in self.columns.observations if name]
         self.require(wanted)
         for name in sorted({name for name in wanted if wanted.count(name) > 1}):
-            self.findings.fault(name, "it is listed twice", "Check --observations")
+            self.findings.fault(name, "it is listed twice", "Check `Columns(observations=...)`")
         for name in sorted({getattr(self.columns, role) for role in LATER} & set(wanted)):
-            self.findings.fault(name, "it is not known before the decision", "Take it out of --observations")
+            self.findings.fault(
+                name, "it is not known before the decision", "Take it out of `Columns(observations=...)`"
+            )
         return [name for name in dict.fromkeys(wanted) if name in self.frame.columns]
 
-    def _numeric_columns(self) -> str:
+    def _numeric_columns(self) -> tuple[str, ...]:
         """Which columns could be the state: those of numbers that are nothing else."""
         other = {getattr(self.columns, name) for name in NAMED}
         families = (
@@ -114,7 +118,7 @@ class _Finder:
             for name, kind in self.frame.schema.items()
             if kind.is_numeric() and name not in other and not name.startswith(families)
         ]
-        return f" '{','.join(names[:12])}'" if names else ""
+        return tuple(names[:12])
 
     def family(self, prefix: str, what: str) -> list[str]:
         """Columns `prefix0 … prefixK`; a hole in the numbering is a fault."""
@@ -141,6 +145,6 @@ class _Finder:
         """Estimated propensities take the place of logged ones, and that is said."""
         logged = [name for name in (self.columns.propensity, *found.distribution) if name in self.frame.columns]
         if logged:
-            advice = "Leave --propensity estimate out to use what was logged"
+            advice = "Leave `propensity='estimate'` out to use what was logged"
             self.findings.warn(logged[0], "logged probabilities are set aside for estimated ones", advice)
         return replace(found, distribution=[])

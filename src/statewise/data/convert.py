@@ -80,7 +80,7 @@ class Converter:
             self._unread(column, f"it holds {len(words):,} different words", None, advice)
         elif not isinstance(known, tuple) and (family is not None or known not in (None, len(words))):
             told = f"{family}, … stand in the order of numbers" if family else f"there should be {known} actions"
-            advice = f"Say their names in that order, such as --actions '{','.join(words[:8])}'"
+            advice = f"Say their names in that order, such as `actions={tuple(words[:8])}`"
             self._unread(column, f"it holds {len(words)} words such as '{words[0]}', but {told}", None, advice)
         elif alike:
             other = by_lower[alike[0].lower()]

@@ -190,5 +190,5 @@ def after_last(dataset: Dataset) -> Float[np.ndarray, "episodes features"]:
 def propensities_of(dataset: Dataset) -> Float[np.ndarray, " steps"]:
     """The logged propensities; a log without them is refused, never completed."""
     if dataset.propensities is None:
-        raise ValueError("the log holds no propensities: estimate them first (--propensity estimate), or log them")
+        raise ValueError("the log holds no propensities: log them, or estimate them by `estimate_propensities`")
     return dataset.propensities

@@ -51,8 +51,10 @@ class Finding:
         }
 
 
-def no_observations(prefix: str, example: str = "") -> Finding:
-    advice = f"Name the columns that describe the state {prefix}…, or list them with --observations{example}"
+def no_observations(prefix: str, candidates: tuple[str, ...] = ()) -> Finding:
+    """`candidates` are columns that could describe the state."""
+    listed = repr(candidates) if candidates else "..."
+    advice = f"Name the columns that describe the state {prefix}…, or list them: `Columns(observations={listed})`"
     return Finding("fault", f"{prefix}*", "no observation column was found", advice)
 
 

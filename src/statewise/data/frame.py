@@ -36,7 +36,7 @@ def raw_from_frame(
     if columns.episode not in frame.columns or frame.height == 0:
         return None, findings
     if ends is not None and columns.terminated in frame.columns:
-        advice = f"The column counts, and --ends {ends} does not"
+        advice = f"The column counts, and `ends={ends!r}` does not"
         findings.warn(columns.terminated, "there is such a column", advice)
     converter = Converter(frame, columns, findings, opened.shared)
     episode, episode_ids = converter.episodes()

@@ -104,7 +104,7 @@ def preset(name: str = "default", algorithm: str = "opposd", discount: float | N
         return config
     if algorithm in OTHERS:
         if name not in OWN:
-            raise ValueError(f"{name}: the paper's table has no settings of {algorithm}; use --preset default")
+            raise ValueError(f"{name}: the paper's table has no settings of {algorithm}; use the preset 'default'")
         return replace(OTHERS[algorithm], discount=config.discount)
     if algorithm != "offpac":
         raise ValueError(f"there is no algorithm '{algorithm}'; there are {', '.join(ALGORITHMS)}")
