@@ -1,5 +1,7 @@
 """Small logs for tests."""
 
+from dataclasses import replace
+
 import numpy as np
 
 import statewise as sw
@@ -24,3 +26,30 @@ def make(lengths, *, units=None, final=None, seed=0, actions=3, features=2) -> s
         terminated=[e % 2 == 0 for e in range(len(lengths))],
         units=units,
     )
+
+
+def simulated(episodes=200, length=15, seed=0, masked=False, units=None):
+    """A log whose behaviour is a known softmax of its observations."""
+    rng = np.random.default_rng(seed)
+    seen = rng.normal(size=(episodes, length, 3))
+    logits = np.stack([seen[..., 0], -seen[..., 1], 0.5 * seen[..., 2]], axis=-1)
+    legal = np.ones(logits.shape, dtype=bool)
+    if masked:
+        legal[..., 2] = rng.random((episodes, length)) < 0.5
+    chances = np.exp(logits) * legal
+    chances /= chances.sum(axis=-1, keepdims=True)
+    actions = (chances.cumsum(axis=-1) < rng.random((episodes, length, 1))).sum(axis=-1)
+    return sw.Dataset.from_episodes(
+        observations=list(seen),
+        actions=list(actions),
+        rewards=list(rng.normal(size=(episodes, length))),
+        distributions=list(chances),
+        legal=list(legal) if masked else None,
+        terminated=[True] * episodes,
+        units=units,
+    )
+
+
+def without(data):
+    """The log as if nobody had written down the propensities."""
+    return replace(data, propensities=None, distributions=None, estimated=None)

@@ -223,6 +223,16 @@ def test_propensities_that_were_not_logged_are_estimated_on_each_part(tmp_path):
     assert (card["low"], card["high"]) == pytest.approx((found.decision.policy.low, found.decision.policy.high))
 
 
+def test_parts_of_an_estimated_log_are_estimated_again_each_by_itself():
+    """By the log's own model, so that no part's propensities have seen another part."""
+    bare = replace(log(), propensities=None, distributions=None)
+    part = sw.estimate_propensities(bare, "logistic").split(0.5)[0]
+    alone = sw.estimate_propensities(bare.split(0.5)[0], "logistic")
+    again = improvement._with_propensities(part, replace(PLAN, propensities="boosting"), lambda stage: None)
+    np.testing.assert_array_equal(again.distributions, alone.distributions)
+    assert not np.array_equal(again.distributions, part.distributions)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from statewise.policies.trees import TreePolicy as TreePolicy
     from statewise.policies.trees import load_policy as load_policy
     from statewise.propensities.estimate import estimate_propensities as estimate_propensities
+    from statewise.propensities.estimated import Estimated as Estimated
 
 # Where each public name lives; it is imported when first asked for, so that `import statewise` is instant
 # and a machine without the table libraries can still train.
@@ -41,6 +42,7 @@ _HOMES = {
     "Columns": "data.rawlog",
     "Dataset": "data.dataset",
     "Estimate": "ope.estimate",
+    "Estimated": "propensities.estimated",
     "FittedQ": "algorithms.fitted_q",
     "LogError": "data.findings",
     "LogWarning": "data.findings",

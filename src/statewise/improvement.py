@@ -31,7 +31,7 @@ from statewise.learning.trackers.parquet import write_metrics
 from statewise.ope.gate import Decision, gate
 from statewise.ope.intervals import standard_error
 from statewise.ope.select import Selection, select
-from statewise.propensities.estimate import Model, Propensities, estimate_propensities
+from statewise.propensities.estimate import Model, estimate_propensities
 from statewise.report.content import ReportContent, to_json
 from statewise.report.decided import Candidate, decided
 from statewise.report.gather import DECISION, curves_of
@@ -137,9 +137,9 @@ def improve(
     RunFolder.create(out)  # what cannot be written is found out before anything is learned
     deadline = None if plan.time_budget is None else time.monotonic() + LEARNING * plan.time_budget
     learn, choose, judge = (_with_propensities(part, plan, progress) for part in parts)
-    runs, stopped = _learn(_log(learn), configs, plan, Path(out), deadline, progress)
+    runs, stopped = _learn(learn, configs, plan, Path(out), deadline, progress)
     candidates = {name: _select(name, run, choose, judge, plan, progress) for name, run in runs.items()}
-    best = _best(candidates, _log(choose), plan)
+    best = _best(candidates, choose, plan)
     progress(Stage("judging", 0, 1))
     decision = gate(candidates[best].policy, judge, discount=plan.discount, level=plan.level, seed=plan.seed)
     progress(Stage("judging", 1, 1))
@@ -162,7 +162,10 @@ def improve(
 def _parts(log: Dataset, plan: Plan) -> tuple[Dataset, ...]:
     """The parts to learn from, to choose by and to judge on; a log from which nothing can come is refused."""
     if log.action_count == 1:
-        raise ValueError("the log has a single action, so there is nothing to choose between (--actions says how many)")
+        raise ValueError(
+            "the log has a single action, so there is nothing to choose between; if others were possible, load it with "
+            "`actions=...`"
+        )
     groups = int(log.groups.max()) + 1
     if groups < FEWEST:
         kind = "episode" if log.units is None else "unit"
@@ -174,17 +177,13 @@ def _parts(log: Dataset, plan: Plan) -> tuple[Dataset, ...]:
     return log.split(*PARTS, seed=plan.seed)
 
 
-def _with_propensities(part: Dataset, plan: Plan, progress: Callable[[Stage], None]) -> Dataset | Propensities:
+def _with_propensities(part: Dataset, plan: Plan, progress: Callable[[Stage], None]) -> Dataset:
     """The part as it is where propensities were logged; each part is estimated by itself, so that none sees another."""
-    if part.propensities is not None:
+    if part.propensities is not None and part.estimated is None:
         return part
-    model: Any = plan.propensities
+    model: Any = plan.propensities if part.estimated is None else part.estimated.model
     tell = lambda done: progress(Stage("propensities", done, 5))  # noqa: E731
     return estimate_propensities(part, model, seed=plan.seed, progress=tell)
-
-
-def _log(part: Dataset | Propensities) -> Dataset:
-    return part.dataset if isinstance(part, Propensities) else part
 
 
 def _configs(plan: Plan) -> dict[str, Any]:
@@ -233,8 +232,8 @@ def _learn(
 def _select(
     name: str,
     run: RunFolder,
-    choose: Dataset | Propensities,
-    judge: Dataset | Propensities,
+    choose: Dataset,
+    judge: Dataset,
     plan: Plan,
     progress: Callable[[Stage], None],
 ) -> Selection:

@@ -125,7 +125,7 @@ def test_target_columns_are_a_policy(folder, statewise):
 
 
 def test_missing_propensities_are_estimated_only_when_asked(folder, statewise, monkeypatch):
-    monkeypatch.setattr("statewise.propensities.estimate.REFITS", 2)
+    monkeypatch.setattr("statewise.propensities.crossfit.REFITS", 2)
     replace(DATA, propensities=None, distributions=None).save(folder / "bare.csv")
     arguments = ("evaluate", folder / "better.safetensors", folder / "bare.csv", *QUICK)
     code, _, err = statewise(*arguments)
@@ -140,8 +140,10 @@ def test_missing_propensities_are_estimated_only_when_asked(folder, statewise, m
 def test_a_machine_is_told_of_the_calibration():
     found = sw.estimate_propensities(replace(DATA, propensities=None, distributions=None), "logistic")
     told = json.loads(json.dumps(propensities_as_json(found)))
-    assert told["calibration_error"] == pytest.approx(found.calibration.error)
+    assert told["calibration_error"] == pytest.approx(found.estimated.calibration.error)
+    assert told["summary"] == found.estimated.summary
     assert sum(one["predictions"] for one in told["reliability"]) == ACTIONS * len(DATA)
+    assert propensities_as_json(DATA) is None
 
 
 def test_missing_propensities_are_estimated_for_learning_too(folder, statewise, monkeypatch):
@@ -153,7 +155,7 @@ def test_missing_propensities_are_estimated_for_learning_too(folder, statewise, 
 
     def learn(dataset, *_, **options):
         expected = sw.estimate_propensities(replace(DATA, propensities=None, distributions=None))
-        np.testing.assert_allclose(dataset.distributions, expected.dataset.distributions, rtol=1e-6)
+        np.testing.assert_allclose(dataset.distributions, expected.distributions, rtol=1e-6)
         raise ValueError("the learner was reached")
 
     monkeypatch.setattr("statewise.cli.fit.fit", learn)

@@ -80,7 +80,7 @@ def test_act_answers_a_wrong_table_by_a_sentence(run, saved, tmp_path, text, wor
         (["act", "absent", "absent.csv"], "absent: there is no such file"),
         (["act", "p.safetensors", "absent.csv"], "there is no such file"),
         (["act", "p.safetensors", "o.csv", "--keep", "name"], "has no column 'name'"),
-        (["act", "p.safetensors", "o.csv", "--out", "x.txt"], "must end in .csv, .json, .parquet"),
+        (["act", "p.safetensors", "o.csv", "--out", "x.txt"], "must end in .parquet, .csv or .json"),
         (["act", ".", "o.csv"], "it is not a run folder"),
         (["act", "o.csv", "o.csv"], "it is not a policy file"),
         (["export", "p.safetensors", "--format", "onnx", "--out", "x.py"], "must end in .onnx"),

@@ -48,9 +48,9 @@ def masked(**rows) -> pl.DataFrame:
 
 FAULTS = {
     "misspelt column": (good().rename({"reward": "rewrad"}), "reward", (), "Did you mean 'rewrad'"),
-    "missing column": (good().drop("reward"), "reward", (), "--reward-column"),
-    "no propensity": (good().drop("propensity"), "propensity", (), "--propensity estimate"),
-    "no terminated": (good().drop("terminated"), "terminated", (), "--ends terminated"),
+    "missing column": (good().drop("reward"), "reward", (), "say what it is called: `Columns(reward=...)`"),
+    "no propensity": (good().drop("propensity"), "propensity", (), "`propensity='estimate'`"),
+    "no terminated": (good().drop("terminated"), "terminated", (), "`ends='terminated'`"),
     "no observations": (good().drop("obs_x"), "obs_*", (), "no observation column"),
     "NaN observation": (put("obs_x", 1, float("nan")), "obs_x", (1,), "no finite number"),
     "empty observation": (put("obs_x", 3, None), "obs_x", (3,), "no finite number"),
@@ -194,7 +194,7 @@ def test_a_column_that_was_named_must_exist(name):
     _, findings = read(good(), columns=sw.Columns(**{name: "patient"}))
     (fault,) = findings.faults
     assert fault.column == "patient"
-    assert f"--{name}-column" in str(fault)
+    assert fault.advice.endswith(f"Rename the column, or say what it is called: `Columns({name}=...)`")
 
 
 def test_rows_are_named_as_the_source_counts_them_after_sorting():

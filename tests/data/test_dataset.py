@@ -106,24 +106,6 @@ def test_take_may_repeat():
     assert masked.episode_ids.tolist() == [1, 2]
 
 
-def test_padded_has_every_row_once():
-    data = make([2, 1, 3], final=[True, False, True])
-    padded = data.padded(horizon=4)
-    assert padded.observations.shape == (3, 5, 2)
-    assert padded.valid.sum(axis=1).tolist() == [2, 1, 3]
-    for e in range(3):
-        for t in range(data.lengths[e]):
-            i = data.starts[e] + t
-            np.testing.assert_allclose(padded.observations[e, t], data.observations[i], rtol=1e-6)
-            assert padded.actions[e, t] == data.actions[i]
-            np.testing.assert_allclose(padded.propensities[e, t], data.propensities[i], rtol=1e-6)
-            assert bool(padded.terminated[e, t]) == bool(t == data.lengths[e] - 1 and data.terminated[e])
-    np.testing.assert_allclose(padded.observations[0, 2], data.final_observations[0], rtol=1e-6)
-    np.testing.assert_allclose(padded.observations[1, 1], data.observations[2], rtol=1e-6)
-    with pytest.raises(ValueError, match="shorter than the longest episode"):
-        data.padded(horizon=2)
-
-
 def test_rows_lead_to_their_next_states():
     data = make([2, 1, 3], final=[True, False, True])
     rows = device_log(data, discount=0.9).rows.take(jnp.arange(6))
@@ -143,7 +125,6 @@ def test_masks_reach_the_device():
     masked = dataclasses.replace(data, legal=legal)
     rows = device_log(masked, discount=0.9).rows.take(jnp.arange(5))
     np.testing.assert_array_equal(rows.legal, legal)
-    np.testing.assert_array_equal(masked.padded().legal[0], legal[:3])
     np.testing.assert_array_equal(masked.take(np.array([1])).legal, legal[3:])
 
 
@@ -179,7 +160,7 @@ def test_whole_episodes_are_drawn_with_their_masks():
 def test_missing_propensities_are_never_made_up():
     data = make([30])
     without = sw.load(_frame_without_propensities(data), propensity="estimate")
-    with pytest.raises(ValueError, match="--propensity estimate"):
+    with pytest.raises(ValueError, match="estimate them by `estimate_propensities`"):
         device_log(without, discount=0.9)
 
 
@@ -274,11 +255,11 @@ def test_d3rlpy_arrays_that_stop_midway_are_an_episode_cut_off():
 
 @pytest.mark.parametrize("chunk", [1, 3, 1000])
 def test_final_states_are_taken_out_whatever_the_chunk(chunk, monkeypatch):
-    from statewise.data import dataset
+    from statewise.data import build
     from statewise.data.table import to_frame
 
     data = make([4, 1, 6, 2], final=[True, False, True, True])
-    monkeypatch.setattr(dataset, "CHUNK", chunk)
+    monkeypatch.setattr(build, "CHUNK", chunk)
     assert sw.load(to_frame(data)).fingerprint == data.fingerprint
 
 

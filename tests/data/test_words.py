@@ -89,7 +89,7 @@ def changed(**columns) -> pl.DataFrame:
         (changed(action=["left", "1"] * 30), None, "action", "Write numbers only, or words only"),
         (changed(action=[f"gave {row} mg" for row in range(60)]), None, "action", "60 different words"),
         (changed(), ("left", "up"), "action", "'right', which is none of the actions. The actions are left, up"),
-        (changed(), 3, "action", "there should be 3 actions. Say their names in that order, such as --actions 'left,"),
+        (changed(), 3, "action", "there should be 3 actions. Say their names in that order, such as `actions=('left',"),
         (
             changed(propensity_0=[0.5] * 60, propensity_1=[0.5] * 60),
             None,
@@ -97,7 +97,12 @@ def changed(**columns) -> pl.DataFrame:
             "propensity_0, … stand in the order",
         ),
         (changed(obs_x=["m", "f"] * 30), None, "obs_x", "for words, a column of 0 and 1 for each of them"),
-        (changed(obs_x=None, age=[1] * 60, name=["x"] * 60, Ward=[1.5] * 60), None, "obs_*", "observations 'age,Ward'"),
+        (
+            changed(obs_x=None, age=[1] * 60, name=["x"] * 60, Ward=[1.5] * 60),
+            None,
+            "obs_*",
+            "`Columns(observations=('age', 'Ward'))`",
+        ),
         (changed(step=["01.02.2024"] * 60), None, "step", "where the rows stand in order of time, the column is not"),
     ],
     ids=["mixed", "free text", "unknown", "count", "distributions", "words observed", "no observations", "dates"],

@@ -79,5 +79,5 @@ def test_mlflow_by_its_own_client(folder, tmp_path):
 
 
 def test_an_mlflow_that_cannot_be_reached_is_told_before_learning(folder):
-    with pytest.raises(ValueError, match="--mlflow nowhere://x: "):
+    with pytest.raises(ValueError, match="MLflow at nowhere://x: "):
         MlflowTracker(folder, "nowhere://x")

@@ -174,18 +174,20 @@ def test_estimated_propensities_widen_the_interval_and_leave_the_answer():
     bare = replace(data, propensities=None, distributions=None)
     estimated = sw.estimate_propensities(bare, "logistic")
     told = sw.gate(of(BETTER), estimated, estimator="per-decision")
-    fixed = sw.gate(of(BETTER), estimated.dataset, estimator="per-decision")
+    fixed = sw.gate(of(BETTER), replace(estimated, estimated=None), estimator="per-decision")
     assert told.difference == fixed.difference
-    assert told.standard_error > fixed.standard_error
-    again = [sw.gate(of(BETTER), refit, estimator="per-decision").difference for refit in estimated.refits]
-    assert told.standard_error == pytest.approx(np.hypot(fixed.standard_error, np.std(again, ddof=1)))
-    assert abs(told.difference - truth(BETTER)) < 3.5 * told.standard_error
-    value = sw.evaluate(of(BETTER), estimated, "per-decision")
-    plain = sw.evaluate(of(BETTER), estimated.dataset, "per-decision")
-    factor = value.standard_error / plain.standard_error
+    again = [sw.gate(of(BETTER), refit, estimator="per-decision") for refit in estimated.refits]
+    between = np.std([one.difference for one in again], ddof=1)
+    assert told.standard_error == pytest.approx(np.hypot(fixed.standard_error, between))
+    factor = told.standard_error / fixed.standard_error
     assert factor > 1
-    assert value.high - value.low == pytest.approx(factor * (plain.high - plain.low))
-    with pytest.raises(ValueError, match="--propensity estimate"):
+    assert told.low == pytest.approx(told.difference - factor * (fixed.difference - fixed.low))
+    assert told.high == pytest.approx(told.difference + factor * (fixed.high - fixed.difference))
+    assert told.policy.value == fixed.policy.value
+    between = np.std([one.policy.value for one in again], ddof=1)
+    assert told.policy.standard_error == pytest.approx(np.hypot(fixed.policy.standard_error, between))
+    assert abs(told.difference - truth(BETTER)) < 3.5 * told.standard_error
+    with pytest.raises(ValueError, match="estimate them by `estimate_propensities`"):
         sw.gate(of(BETTER), bare)
 
 

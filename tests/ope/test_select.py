@@ -9,7 +9,7 @@ import pytest
 import statewise as sw
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
-from statewise.ope.select import choose
+from statewise.ope.select import DRAWS, choose
 
 STATES, ACTIONS = 4, 2
 MDP = TabularMDP.random(STATES, ACTIONS, seed=3, termination=0.3)
@@ -179,16 +179,27 @@ def test_the_report_is_free_of_the_winners_curse():
     assert np.mean(told_apart) < 0.1  # noise seldom wins over the last iterate
 
 
-def test_estimated_propensities_need_both_parts(rise_and_fall, log):
+def test_estimated_propensities_widen_the_report_and_not_the_scores(rise_and_fall, log):
     policies = {place: of(table) for place, table in rise_and_fall.items()}
     bare = replace(log, propensities=None, distributions=None)
-    parts = [sw.estimate_propensities(part, "logistic") for part in bare.split(0.5)]
-    with pytest.raises(ValueError, match="give `report` too"):
-        sw.select(policies, parts[0])
-    chosen = sw.select(policies, *parts, estimator="per-decision")
-    fixed = sw.evaluate(chosen.policy, parts[1].dataset, "per-decision")
+    held_out, report = (sw.estimate_propensities(part, "logistic") for part in bare.split(0.5))
+    chosen = sw.select(policies, held_out, report, estimator="per-decision")
+    fixed = sw.evaluate(chosen.policy, replace(report, estimated=None), "per-decision")
     assert chosen.estimate.value == fixed.value
-    assert chosen.estimate.standard_error > fixed.standard_error
+    again = [sw.evaluate(chosen.policy, refit, "per-decision").value for refit in report.refits]
+    assert chosen.estimate.standard_error == pytest.approx(np.hypot(fixed.standard_error, np.std(again, ddof=1)))
+    score = chosen.scores[chosen.seed, chosen.update]
+    known = sw.evaluate(chosen.policy, replace(held_out, estimated=None), "per-decision", draws=DRAWS)
+    assert (score.value, score.low) == (known.value, known.low)
+
+
+def test_an_estimated_log_is_halved_like_any_other(rise_and_fall, log):
+    policies = {place: of(table) for place, table in rise_and_fall.items()}
+    whole = sw.estimate_propensities(replace(log, propensities=None, distributions=None), "logistic")
+    chosen = sw.select(policies, whole, estimator="per-decision", seed=3)
+    expected = sw.select(policies, *whole.split(0.5, seed=3), estimator="per-decision", seed=3)
+    assert (chosen.seed, chosen.update) == (expected.seed, expected.update)
+    assert (chosen.estimate.low, chosen.estimate.high) == (expected.estimate.low, expected.estimate.high)
 
 
 def test_what_fit_returns_brings_its_discount(log, rise_and_fall):

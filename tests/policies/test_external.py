@@ -80,7 +80,10 @@ def test_what_illegal_actions_get_is_shared_out(masked):
     ("policy", "words"),
     [
         (lambda seen: np.ones((len(seen), 2)) / 2, "knows 2 actions, and the log has 3$"),
-        (lambda seen: np.ones((len(seen), 4)) / 4, "knows 4 actions, and the log has 3: say --actions 4 where"),
+        (
+            lambda seen: np.ones((len(seen), 4)) / 4,
+            "knows 4 actions, and the log has 3; if some were never taken, load the log with `actions=4`",
+        ),
         (lambda seen: np.ones((len(seen), 3)) / 2, "do not sum to 1 in 8 of 8 decisions, for example 0.5, 0.5, 0.5"),
         (lambda seen: np.tile([1.5, -0.5, 0.0], (len(seen), 1)), "negative or not finite"),
         (lambda seen: np.full((len(seen), 3), np.nan), "negative or not finite"),
@@ -183,7 +186,7 @@ def test_target_columns_that_are_none_are_faults(data):
         sw.load(to_frame(replace(data, targets=0.5 * softmax(linear(data)))), columns=columns)
     with pytest.raises(sw.LogError, match="there are 2 of them for 3 actions"):
         sw.load(to_frame(replace(data, targets=softmax(linear(data)))).drop("target_2"), columns=columns)
-    with pytest.raises(ValueError, match="--target-columns"):
+    with pytest.raises(ValueError, match=r"load it with `Columns\(target_prefix='target_'\)`"):
         probabilities_of(TargetColumns(), data)
 
 

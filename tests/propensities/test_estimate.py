@@ -12,41 +12,16 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import statewise as sw
+from logs import simulated, without
 from statewise.data.table import to_frame
 from statewise.propensities.calibration import Calibrator, fit_calibrator, measure_calibration
-from statewise.propensities.estimate import action_frequencies, out_of_fold
+from statewise.propensities.crossfit import action_frequencies, out_of_fold
 
 ACTIONS = 3
 
 
-def simulated(episodes=200, length=15, seed=0, masked=False, units=None):
-    """A log whose behaviour is a known softmax of its observations."""
-    rng = np.random.default_rng(seed)
-    seen = rng.normal(size=(episodes, length, 3))
-    logits = np.stack([seen[..., 0], -seen[..., 1], 0.5 * seen[..., 2]], axis=-1)
-    legal = np.ones(logits.shape, dtype=bool)
-    if masked:
-        legal[..., 2] = rng.random((episodes, length)) < 0.5
-    chances = np.exp(logits) * legal
-    chances /= chances.sum(axis=-1, keepdims=True)
-    actions = (chances.cumsum(axis=-1) < rng.random((episodes, length, 1))).sum(axis=-1)
-    return sw.Dataset.from_episodes(
-        observations=list(seen),
-        actions=list(actions),
-        rewards=list(rng.normal(size=(episodes, length))),
-        distributions=list(chances),
-        legal=list(legal) if masked else None,
-        terminated=[True] * episodes,
-        units=units,
-    )
-
-
-def without(data):
-    return replace(data, propensities=None, distributions=None)
-
-
 def off_by(estimated, data):
-    return np.sqrt(np.mean((estimated.dataset.distributions - data.distributions) ** 2))
+    return np.sqrt(np.mean((estimated.distributions - data.distributions) ** 2))
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +54,7 @@ def test_more_data_brings_estimates_nearer(data, logistic):
 
 
 def test_the_log_is_filled_and_otherwise_unchanged(data, logistic):
-    filled = logistic.dataset
+    filled = logistic
     rows = np.arange(len(data))
     np.testing.assert_array_equal(filled.propensities, filled.distributions[rows, data.actions])
     np.testing.assert_allclose(filled.distributions.sum(axis=1), 1)
@@ -127,7 +102,8 @@ def test_no_row_is_predicted_by_a_model_that_saw_its_episode_or_unit(by_unit):
     )
     estimated = sw.estimate_propensities(without(data), _Memory())
     # it knew nothing: calibration leaves the action frequencies
-    assert estimated.calibration.brier == pytest.approx(estimated.calibration.brier_of_frequencies, abs=0.02)
+    calibration = estimated.estimated.calibration
+    assert calibration.brier == pytest.approx(calibration.brier_of_frequencies, abs=0.02)
 
 
 def test_overconfidence_is_taken_back(data):
@@ -144,13 +120,13 @@ def test_overconfidence_is_taken_back(data):
 def test_a_certain_classifier_never_leaves_a_taken_action_without_probability():
     data = simulated(episodes=30)
     estimated = sw.estimate_propensities(without(data), DecisionTreeClassifier(random_state=0))
-    assert estimated.dataset.propensities.min() > 0.01
-    assert estimated.calibration.good
+    assert estimated.propensities.min() > 0.01
+    assert estimated.estimated.calibration.good
 
 
 def test_illegal_actions_get_nothing_and_legal_ones_all():
     data = simulated(episodes=60, masked=True)
-    estimated = sw.estimate_propensities(without(data), "logistic").dataset.distributions
+    estimated = sw.estimate_propensities(without(data), "logistic").distributions
     assert (estimated[~data.legal] == 0).all()
     assert (estimated[data.legal] > 0).all()
     np.testing.assert_allclose(estimated.sum(axis=1), 1)
@@ -161,12 +137,12 @@ def test_an_action_seen_in_one_episode_only_keeps_a_probability():
     actions = np.minimum(data.actions, 1).astype(np.int32)
     actions[3] = 2
     rare = replace(without(data), actions=actions)
-    assert sw.estimate_propensities(rare, "logistic").dataset.propensities[3] > 0
+    assert sw.estimate_propensities(rare, "logistic").propensities[3] > 0
 
 
 def test_an_action_that_was_never_taken_has_no_probability():
     data = replace(without(simulated(episodes=20)), action_count=ACTIONS + 1)
-    estimated = sw.estimate_propensities(data, "logistic").dataset.distributions
+    estimated = sw.estimate_propensities(data, "logistic").distributions
     assert (estimated[:, ACTIONS] == 0).all()
 
 
@@ -209,14 +185,14 @@ def test_wrong_probabilities_are_told(data):
     wrong = Calibrator(temperature=0.4, share=0.0)(data.distributions, action_frequencies(data))
     told = measure_calibration(wrong, data.actions, None, data.episode_of_step, action_frequencies(data))
     assert not told.good
-    assert "do not agree" in told.words
+    assert "do not agree" in told.summary
 
 
-def test_words_tell_the_numbers(logistic):
-    told = logistic.calibration
-    assert f"{told.error:.3f} ± {told.standard_error:.3f}" in logistic.words
-    assert "agree with what was done" in logistic.words
-    assert "assumes that the log's observations hold all" in logistic.words
+def test_the_summary_has_the_numbers_and_the_assumption(logistic):
+    told, summary = logistic.estimated.calibration, logistic.estimated.summary
+    assert f"{told.error:.3f} ± {told.standard_error:.3f}" in summary
+    assert "agree with what was done" in summary
+    assert "assumes that the log's observations hold all" in summary
 
 
 # Refits
@@ -238,11 +214,11 @@ def test_refits_differ_as_estimates_from_other_logs_do(data, logistic):
 # The border
 
 
-def test_a_missing_propensity_is_an_error_that_names_the_flag(data):
+def test_a_missing_propensity_is_an_error_that_names_the_parameter(data):
     frame = to_frame(without(data))
-    with pytest.raises(sw.LogError, match="--propensity estimate"):
+    with pytest.raises(sw.LogError, match="they can be estimated: `propensity='estimate'`"):
         sw.load(frame)
-    with pytest.raises(ValueError, match="--propensity estimate"):
+    with pytest.raises(ValueError, match="estimate them by `estimate_propensities`"):
         sw.fit_ratio(without(data), lambda seen: np.full((len(seen), ACTIONS), 1 / ACTIONS))
 
 

@@ -9,11 +9,10 @@ import click
 import numpy as np
 
 from statewise.cli.options import choose_option, json_option, listed, policy_at, seed_option, writable
-from statewise.data.observations import read_observations, table_text, write_table
+from statewise.data.formats import any_of
+from statewise.data.observations import read_observations, table_endings, table_text, write_table
 from statewise.data.rawlog import Columns
 from statewise.policies.act import decide, matched
-
-KINDS = (".csv", ".json", ".parquet")
 
 
 @click.command(epilog="Example: statewise act runs/cartpole patients.csv --keep patient --out decisions.csv")
@@ -21,21 +20,21 @@ KINDS = (".csv", ".json", ".parquet")
 @click.argument("observations", type=click.Path(path_type=Path))
 @choose_option
 @click.option("--keep", metavar="A,B,…", help="Columns of the table to hand on, such as who each row is about.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="A .csv, .json or .parquet file.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help=f"A {any_of(table_endings())} file.")
 @seed_option
 @json_option
 def command(
     policy_path: Path, observations: Path, choose, keep: str | None, out: Path | None, seed: int, as_json: bool
 ) -> None:
-    """Say what POLICY (a file or a run folder) does in each row of OBSERVATIONS (CSV or Parquet).
+    """Say what POLICY (a file or a run folder) does in each row of OBSERVATIONS (a table, in any format of logs).
 
     Columns are found by name, with or without obs_ before it; legal_0, legal_1, … say which actions are allowed. The
     answer has the action, the probability with which it was chosen (keep it: the next log needs it) and the
     probability of every action. The same seed gives the same answer.
     """
     if out is not None:
-        if out.suffix not in KINDS:
-            raise click.BadParameter(f"{out.name} must end in {', '.join(KINDS)}", param_hint="--out")
+        if out.suffix.lower() not in table_endings():
+            raise click.BadParameter(f"{out.name} must end in {any_of(table_endings())}", param_hint="--out")
         writable(out)
     policy, which = policy_at(policy_path)
     table = read_observations(observations)

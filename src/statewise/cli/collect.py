@@ -10,6 +10,7 @@ import click
 
 from statewise.cli.options import json_option, misfit, seed_option, writable
 from statewise.cli.progress import bar
+from statewise.data.formats import any_of, writable_endings
 from statewise.domains import DOMAINS
 from statewise.domains.behaviours import Noisy, NoisyTrees, Uniform, with_noise
 from statewise.policies.trees import load_policy
@@ -19,7 +20,12 @@ from statewise.policies.trees import load_policy
 @click.argument("domain", type=click.Choice(list(DOMAINS)))
 @click.option("--episodes", type=click.IntRange(min=1), default=500, show_default=True)
 @seed_option
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="A .parquet or .csv file.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help=f"A {any_of(writable_endings())} file.",
+)
 @click.option(
     "--behaviour",
     metavar="uniform|FILE",
@@ -40,8 +46,8 @@ def command(
 
     The same seed gives the same file, byte for byte.
     """
-    if out.suffix not in (".parquet", ".csv"):
-        raise click.BadParameter(f"{out.name} must end in .parquet or .csv", param_hint="--out")
+    if out.suffix.lower() not in writable_endings():
+        raise click.BadParameter(f"{out.name} must end in {any_of(writable_endings())}", param_hint="--out")
     if noise and behaviour in (None, "uniform"):
         raise click.BadParameter("it goes with --behaviour FILE", param_hint="--noise")
     writable(out)

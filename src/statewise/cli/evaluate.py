@@ -23,7 +23,6 @@ from statewise.ope.evaluate import ESTIMATORS, USUAL, evaluate
 from statewise.ope.gate import Decision, gate
 from statewise.ope.select import Selection, select
 from statewise.policies.external import as_target
-from statewise.propensities.estimate import Propensities
 
 NARROWEST = 80
 COLOURS = {
@@ -42,12 +41,11 @@ class Evaluation:
 
     name: str
     log: Path
-    episodes: int
+    dataset: Dataset
     discount: float
     estimates: dict[str, Estimate]
     decision: Decision
     selection: Selection | None
-    propensities: Propensities | None
 
 
 @click.command(epilog="Example: statewise evaluate runs/hiv held-out.parquet --discount 0.98")
@@ -107,26 +105,25 @@ def command(
     selection, held_out = None, None
     if run is not None:
         held_out, dataset = dataset.split(0.5, seed=seed)
-    report = estimated(dataset, console, options["propensity_model"]) if estimate else dataset
+    dataset = estimated(dataset, console, options["propensity_model"]) if estimate else dataset
     if held_out is not None:
-        scored = estimated(held_out, console, options["propensity_model"]) if estimate else held_out
-        selection = _choose(policy, scored, report, first, gamma, seed, console.quiet)
+        held_out = estimated(held_out, console, options["propensity_model"]) if estimate else held_out
+        selection = _choose(policy, held_out, dataset, first, gamma, seed, console.quiet)
         target = selection.policy
     estimates = {}
     with bar("evaluating", len(names) + 1, quiet=console.quiet) as progress:
         for done, name in enumerate(names, start=1):
-            estimates[name] = evaluate(target, report, name, discount=gamma, seed=seed)
+            estimates[name] = evaluate(target, dataset, name, discount=gamma, seed=seed)
             progress(done)
-        decision = gate(target, report, estimator=first, discount=gamma, seed=seed)
+        decision = gate(target, dataset, estimator=first, discount=gamma, seed=seed)
     found = Evaluation(
         name="target columns" if target_columns else str(policy),
         log=log,
-        episodes=dataset.episodes,
+        dataset=dataset,
         discount=gamma,
         estimates=estimates,
         decision=decision,
         selection=selection,
-        propensities=report if isinstance(report, Propensities) else None,
     )
     if as_json:
         click.echo(json.dumps(finite(_to_dict(found)), indent=2))
@@ -142,10 +139,12 @@ def _warn_of_training_data(dataset: Dataset, run: RunFolder | None, policy: Any,
         console.print(Text.assemble(("note  ", "bold yellow"), words))
 
 
-def _choose(run: Path, scored: Any, report: Any, estimator: str, discount: float, seed: int, quiet: bool) -> Selection:
+def _choose(
+    run: Path, held_out: Dataset, report: Dataset, estimator: str, discount: float, seed: int, quiet: bool
+) -> Selection:
     policies = RunFolder.open(run).policies()
     with bar("choosing a checkpoint", len(policies), quiet=quiet) as progress:
-        return select(policies, scored, report, estimator=estimator, discount=discount, seed=seed, progress=progress)
+        return select(policies, held_out, report, estimator=estimator, discount=discount, seed=seed, progress=progress)
 
 
 # Telling
@@ -158,7 +157,7 @@ def _show(found: Evaluation) -> None:
     if chosen is not None:
         where = f"Of {len(chosen.scores)} checkpoints, update {chosen.update:,} of seed {chosen.seed}"
         console.print(Text(f"{where}: on the other half of the log, {chosen.reason}."))
-    head = f"{found.name} on {found.episodes:,} episodes of {found.log.name}, γ = {found.discount:g}"
+    head = f"{found.name} on {found.dataset.episodes:,} episodes of {found.log.name}, γ = {found.discount:g}"
     console.print(Text(head, "bold"))
     console.print()
     console.print(_estimates_table(found.estimates))
@@ -201,7 +200,7 @@ def _to_dict(found: Evaluation) -> dict[str, Any]:
     return {
         "policy": found.name,
         "log": str(found.log),
-        "episodes": found.episodes,
+        "episodes": found.dataset.episodes,
         "discount": found.discount,
         "estimates": [_estimate_to_dict(one) for one in found.estimates.values()],
         "gate": {
@@ -220,7 +219,7 @@ def _to_dict(found: Evaluation) -> dict[str, Any]:
                 for (seed, update), one in chosen.scores.items()
             ],
         },
-        "propensities": propensities_as_json(found.propensities),
+        "propensities": propensities_as_json(found.dataset),
     }
 
 

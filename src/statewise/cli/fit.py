@@ -30,7 +30,6 @@ from statewise.learning.fit import Result, fit
 from statewise.learning.presets import ALGORITHMS, PRESETS, preset
 from statewise.learning.runs import RunFolder
 from statewise.learning.trackers.parquet import ParquetTracker
-from statewise.propensities.estimate import Propensities
 
 
 @click.command(epilog="Example: statewise fit cartpole.parquet --seeds 2 --out runs/cartpole")
@@ -79,8 +78,7 @@ def command(
     """Learn better policies from LOG and keep them, with all checkpoints and metrics, in a run folder."""
     console = Console(stderr=True, quiet=as_json, highlight=False)
     dataset, estimate = read_log(log, options, console)
-    propensities = estimated(dataset, console, options["propensity_model"]) if estimate else None
-    dataset = dataset if propensities is None else propensities.dataset
+    dataset = estimated(dataset, console, options["propensity_model"]) if estimate else dataset
     config = preset(preset_name, algorithm, discount)
     if smoothing is not None:
         if not isinstance(config, OPPOSD | OffPAC):
@@ -110,7 +108,7 @@ def command(
             out=out,
             progress=tell,
         )
-    _report(result, dataset, out, time.perf_counter() - started, propensities, as_json)
+    _report(result, dataset, out, time.perf_counter() - started, as_json)
 
 
 @contextmanager
@@ -176,16 +174,14 @@ class _Watch:
             self.console.print(f"update {told.update:>6,} of {told.updates:,}   {words}")
 
 
-def _report(
-    result: Result, dataset: Dataset, out: Path, seconds: float, propensities: Propensities | None, as_json: bool
-) -> None:
+def _report(result: Result, dataset: Dataset, out: Path, seconds: float, as_json: bool) -> None:
     last = {name: result.metrics[name][:, -1] for name in ("value", "ratio_ess", "entropy")}
     if as_json:
         rows = [
             {"seed": seed} | {name: _or_none(values[i]) for name, values in last.items()}
             for i, seed in enumerate(result.seeds)
         ]
-        told = {"run": str(out), "seconds": seconds, "seeds": rows, "propensities": propensities_as_json(propensities)}
+        told = {"run": str(out), "seconds": seconds, "seeds": rows, "propensities": propensities_as_json(dataset)}
         click.echo(json.dumps(told))
         return
     discount = discount_of(dataset, result.config.discount)

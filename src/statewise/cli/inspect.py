@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from statewise.cli.flags import with_flags
 from statewise.cli.options import finite, json_option, log_arguments, log_options
 from statewise.data.findings import Finding, Findings
 from statewise.data.summary import Spread, Summary, summarise
@@ -23,7 +24,7 @@ NARROWEST = 80  # the tables need so many columns
 @log_options
 @json_option
 def command(log: Path, as_json: bool, **options) -> None:
-    """Check LOG (Parquet or CSV) and say what it holds.
+    """Check LOG (Parquet, CSV, or a format of your own) and say what it holds.
 
     Exit code 2 when the log has faults.
     """
@@ -41,10 +42,14 @@ def _to_dict(log: Path, findings: Findings, summary: Summary | None) -> dict:
     return {
         "log": str(log),
         "usable": summary is not None,
-        "faults": [fault.to_dict() for fault in findings.faults],
-        "warnings": [warning.to_dict() for warning in findings.warnings],
+        "faults": [_finding_to_dict(fault) for fault in findings.faults],
+        "warnings": [_finding_to_dict(warning) for warning in findings.warnings],
         "summary": None if summary is None else summary.to_dict(),
     }
+
+
+def _finding_to_dict(finding: Finding) -> dict:
+    return finding.to_dict() | {"advice": with_flags(finding.advice)}
 
 
 def _show(log: Path, findings: Findings, summary: Summary | None) -> None:
@@ -70,7 +75,7 @@ def _show(log: Path, findings: Findings, summary: Summary | None) -> None:
 
 
 def _line(word: str, colour: str, finding: Finding) -> Text:
-    return Text.assemble((f"  {word}  ", f"bold {colour}"), str(finding), overflow="fold")
+    return Text.assemble((f"  {word}  ", f"bold {colour}"), with_flags(str(finding)), overflow="fold")
 
 
 def _facts(summary: Summary) -> Table:

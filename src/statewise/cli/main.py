@@ -12,6 +12,8 @@ from importlib import import_module
 
 import click
 
+from statewise.cli.flags import with_flags
+
 # Each command is imported when it is called, so that `--help` and `inspect` do not wait for JAX.
 COMMANDS = {
     "act": "Say what a policy does in each row of a table.",
@@ -67,7 +69,7 @@ def main() -> None:
         click.echo("Stopped.", err=True)
         sys.exit(130)
     except (click.ClickException, ValueError, OSError, ImportError, ArithmeticError) as error:
-        click.echo(f"Error: {_sentence(error)}", err=True)
+        click.echo(f"Error: {with_flags(_sentence(error))}", err=True)
         sys.exit(2)
 
 

@@ -10,11 +10,12 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from statewise.cli.flags import with_flags
 from statewise.cli.options import log_arguments
 from statewise.cli.progress import bar
 from statewise.data.dataset import Dataset
 from statewise.data.table import read
-from statewise.propensities.estimate import Model, Propensities, estimate_propensities
+from statewise.propensities.estimate import Model, estimate_propensities
 
 FOLDS = 5
 
@@ -41,29 +42,31 @@ def read_log(
     findings.raise_faults()
     assert dataset is not None
     for warning in findings.warnings:
-        console.print(Text.assemble(("note  ", "bold yellow"), str(warning)))
+        console.print(Text.assemble(("note  ", "bold yellow"), with_flags(str(warning))))
     return dataset, arguments["propensity"] == "estimate"
 
 
-def estimated(dataset: Dataset, console: Console, model: Model | None = None) -> Propensities:
+def estimated(dataset: Dataset, console: Console, model: Model | None = None) -> Dataset:
     """With a bar, and a word on how far the estimates can be trusted."""
     with bar("estimating propensities", FOLDS, quiet=console.quiet) as progress:
-        found = estimate_propensities(dataset, model or "boosting", folds=FOLDS, progress=progress)
-    console.print(Text.assemble(("note  ", "bold yellow"), found.words))
-    return found
+        dataset = estimate_propensities(dataset, model or "boosting", folds=FOLDS, progress=progress)
+    assert dataset.estimated is not None
+    console.print(Text.assemble(("note  ", "bold yellow"), dataset.estimated.summary))
+    return dataset
 
 
-def propensities_as_json(found: Propensities | None) -> dict[str, Any] | None:
-    if found is None:
+def propensities_as_json(dataset: Dataset) -> dict[str, Any] | None:
+    """How they were estimated, and how good they are; None where they were logged."""
+    if dataset.estimated is None:
         return None
-    told = found.calibration
+    calibration = dataset.estimated.calibration
     return {
-        "model": str(found.model),
-        "calibration_error": told.error,
-        "standard_error": told.standard_error,
-        "by_chance": told.chance,
-        "brier": told.brier,
-        "brier_of_frequencies": told.brier_of_frequencies,
-        "words": found.words,
-        "reliability": [vars(one) for one in told.reliability],
+        "model": str(dataset.estimated.model),
+        "calibration_error": calibration.error,
+        "standard_error": calibration.standard_error,
+        "by_chance": calibration.chance,
+        "brier": calibration.brier,
+        "brier_of_frequencies": calibration.brier_of_frequencies,
+        "summary": dataset.estimated.summary,
+        "reliability": [vars(one) for one in calibration.reliability],
     }

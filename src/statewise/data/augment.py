@@ -97,7 +97,14 @@ def smooth(dataset: Dataset, epsilon: float, seed: int = 0, horizon: int | None 
     propensities = dataset.propensities * smoothed
     actions[leaving], rewards[leaving], propensities[leaving] = drawn[leaving], 0.0, per_choice[leaving]
     changed = _with_column(
-        replace(dataset, actions=actions, rewards=rewards, propensities=propensities, distributions=distributions),
+        replace(
+            dataset,
+            actions=actions,
+            rewards=rewards,
+            propensities=propensities,
+            distributions=distributions,
+            estimated=None,
+        ),
         ABSORBED,
     )
     nowhere = np.append(dataset.observations.mean(axis=0, dtype=np.float64), 1.0)
@@ -200,6 +207,7 @@ def _extend(
         legal=fill(dataset.legal, True),
         targets=None,  # what a policy from elsewhere would do in added states is not known
         live=fill(live, False),
+        estimated=None,  # no refit says how the added rows' propensities would move
         starts=starts,
         terminated=dataset.terminated & ~extended,
         final_observations=np.where(extended[:, None], filler, dataset.final_observations).astype(

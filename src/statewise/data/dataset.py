@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from statewise.data.checks import check
-from statewise.data.findings import Findings
-from statewise.data.rawlog import RawLog
-from statewise.data.threads import each
-
-if TYPE_CHECKING:
-    from statewise.data.device import Padded
+ROW_COLUMNS = ("observations", "actions", "rewards", "propensities", "distributions", "legal", "targets", "live")
+EPISODE_COLUMNS = ("terminated", "final_observations", "episode_ids", "units")
 
 
-CHUNK = 1 << 20  # rows moved at a time, so that little memory is needed beside the log's own
+@runtime_checkable
+class EstimatedPropensities(Protocol):
+    """What a log carries whose propensities were not logged; `propensities.estimated.Estimated` is the one there is."""
+
+    @property
+    def calibration(self) -> Any: ...
+    @property
+    def model(self) -> Any: ...
+    @property
+    def summary(self) -> str: ...
+    def take(self, rows: np.ndarray) -> EstimatedPropensities: ...
+    def describes(self, dataset: Dataset) -> bool: ...
+    def refits(self, dataset: Dataset) -> tuple[Dataset, ...]: ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,6 +61,7 @@ class Dataset:
     targets: Float[np.ndarray, "steps actions"] | None = None  # π(·|s) of a policy whose decisions came with the log
     live: Bool[np.ndarray, " steps"] | None = None  # False on rows that augmentation added; None: all are live
     action_names: tuple[str, ...] = ()  # () becomes "0", "1", …: what the log calls them
+    estimated: EstimatedPropensities | None = None  # None: propensities were logged, or there are none
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "action_names", self.action_names or numbered(self.action_count))
@@ -62,18 +69,10 @@ class Dataset:
             value = getattr(self, field.name)
             if isinstance(value, np.ndarray):
                 object.__setattr__(self, field.name, _frozen(value))
+        if self.estimated is not None and not self.estimated.describes(self):
+            raise ValueError("actions and propensities are not the estimated ones; replace them with estimated=None")
 
     # Making one
-
-    @classmethod
-    def from_log(cls, raw: RawLog) -> tuple[Dataset | None, Findings]:
-        """Checks a raw log; the Dataset is None where there are faults."""
-        ordered, layout, findings = check(raw)
-        if layout is None or findings.faults:
-            return None, findings
-        dataset = _build(ordered, layout.starts, layout.final)
-        _warn_of_actions(dataset, raw.columns.action, findings)
-        return dataset, findings
 
     @classmethod
     def from_episodes(
@@ -95,6 +94,7 @@ class Dataset:
         `propensities` (of the taken actions) or `distributions` (over all actions) must be given, one at least.
         Warns with `LogWarning` of what is only suspicious, as `statewise.load` does.
         """
+        from statewise.data.build import accept, build
         from statewise.data.episodes import raw_from_episodes
 
         raw = raw_from_episodes(
@@ -109,14 +109,10 @@ class Dataset:
             observation_names=observation_names,
             action_count=action_count,
         )
-        dataset, findings = cls.from_log(raw)
-        findings.raise_faults()
-        assert dataset is not None
-        findings.tell_warnings()
-        return dataset
+        return accept(*build(raw))
 
     def save(self, path: str | Path) -> None:
-        """Writes the log as Parquet or CSV, by the path's ending.
+        """Writes the log in the format of the path's ending: Parquet, CSV, or one that you added to `data.formats`.
 
         `statewise.load` reads Parquet back equal; CSV too, but for single precision, which text does not tell.
         """
@@ -163,6 +159,14 @@ class Dataset:
     def has_final_observation(self) -> Bool[np.ndarray, " episodes"]:
         return np.asarray(~np.isnan(self.final_observations).any(axis=1))
 
+    @cached_property
+    def refits(self) -> tuple[Dataset, ...]:
+        """The log with propensities fitted anew to resampled episodes (or units); none where they were logged.
+
+        How much an estimate differs between them is what not knowing the propensities adds to its uncertainty.
+        """
+        return () if self.estimated is None else self.estimated.refits(self)
+
     def returns(self, discount: float = 1.0) -> Float[np.ndarray, " episodes"]:
         """Σₜ γᵗ rₜ of each episode."""
         return np.add.reduceat(self.rewards * discount**self.time, self.starts[:-1])
@@ -171,38 +175,16 @@ class Dataset:
         return len(self.actions)
 
     def __repr__(self) -> str:
-        names = ", ".join(self.observation_names[:4]) + (", …" if len(self.observation_names) > 4 else "")
-        lines = [
-            f"Dataset: {self.episodes:,} episodes, {len(self):,} steps",
-            f"  observations  {self.observations.dtype}[{len(self)}, {len(self.observation_names)}]  {names}",
-            f"  actions       {self.actions.dtype}[{len(self)}]  {self.action_count} actions"
-            + (f": {', '.join(self.action_names[:8])}" if self.has_action_words else ""),
-            f"  rewards       {self.rewards.dtype}[{len(self)}]",
-            f"  propensities  {_propensity_words(self)}",
-            f"  ends          {self.terminated.sum():,} terminated, {self.truncated.sum():,} truncated, "
-            f"{self.has_final_observation.sum():,} final states logged",
-        ]
-        if self.legal is not None:
-            lines.append(f"  legal         bool[{len(self)}, {self.action_count}]")
-        if self.units is not None:
-            lines.append(f"  units         {len(np.unique(self.units)):,}")
-        if self.live is not None:
-            lines.append(f"  live          {self.live.sum():,} of {len(self):,} steps; the others are padding")
-        return "\n".join(lines)
+        from statewise.data.summary import describe
+
+        return describe(self)
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all that the log says, for manifests."""
-        digest = hashlib.sha256(repr((self.observation_names, self.action_count)).encode())
-        for name in ("observations", "actions", "rewards", "propensities", "starts", "terminated"):
-            _hash_into(digest, getattr(self, name))
-        for name in ("final_observations", "distributions", "legal", "units", "live"):
-            _hash_into(digest, getattr(self, name))
-        if self.targets is not None:
-            _hash_into(digest, self.targets)
-        if self.has_action_words:
-            digest.update(repr(self.action_names).encode())
-        return digest.hexdigest()
+        from statewise.data.fingerprint import fingerprint
+
+        return fingerprint(self)
 
     # Parts of it
 
@@ -213,26 +195,11 @@ class Dataset:
         lengths = self.lengths[episodes]
         starts = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.arange(starts[-1]) + np.repeat(self.starts[episodes] - starts[:-1], lengths)
-
-        def pick(column: np.ndarray | None) -> Any:
-            return None if column is None else column[rows]
-
-        return replace(
-            self,
-            observations=self.observations[rows],
-            actions=self.actions[rows],
-            rewards=self.rewards[rows],
-            propensities=pick(self.propensities),
-            distributions=pick(self.distributions),
-            legal=pick(self.legal),
-            targets=pick(self.targets),
-            live=pick(self.live),
-            starts=starts,
-            terminated=self.terminated[episodes],
-            final_observations=self.final_observations[episodes],
-            episode_ids=self.episode_ids[episodes],
-            units=None if self.units is None else self.units[episodes],
-        )
+        columns: dict[str, Any] = {name: (getattr(self, name), rows) for name in ROW_COLUMNS}
+        columns |= {name: (getattr(self, name), episodes) for name in EPISODE_COLUMNS}
+        parts = {name: None if column is None else column[places] for name, (column, places) in columns.items()}
+        estimated = None if self.estimated is None else self.estimated.take(rows)
+        return replace(self, starts=starts, estimated=estimated, **parts)
 
     def split(self, *fractions: float, seed: int = 0) -> tuple[Dataset, ...]:
         """Splits by whole units where there are units, by whole episodes otherwise; the last part is the rest.
@@ -254,12 +221,6 @@ class Dataset:
         parts = np.split(shuffled, edges)
         return tuple(self.take(np.flatnonzero(np.isin(self.groups, part))) for part in parts)
 
-    def padded(self, horizon: int | None = None) -> Padded:
-        """Device arrays [episodes, horizon, …] with a validity mask; longer episodes are an error."""
-        from statewise.data.device import pad_to_device
-
-        return pad_to_device(self, horizon)
-
 
 def numbered(count: int) -> tuple[str, ...]:
     """What actions are called that have no other name."""
@@ -272,89 +233,3 @@ def _frozen(array: np.ndarray) -> np.ndarray:
         array = array.view()
     array.flags.writeable = False
     return array
-
-
-def _build(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
-    """A Dataset from a log that passed every check, its rows in order of time; the log's matrices are used up."""
-    rows, features = raw.observations.shape
-    episodes = len(starts) - 1
-    ended = np.full(episodes, raw.all_terminated)
-    if raw.terminated is not None:
-        ended = np.logical_or.reduceat(raw.terminated > 0, starts[:-1])
-    final_observations = np.full((episodes, features), np.nan, dtype=raw.observations.dtype)
-    units = None if raw.unit is None else raw.unit[starts[:-1]]
-    keep: Any = slice(None)
-    if len(final):
-        episode_of_final = np.searchsorted(starts, final, side="right") - 1
-        final_observations[episode_of_final] = raw.observations[final]
-        keep = np.ones(rows, dtype=bool)
-        keep[final] = False
-        starts = starts - np.searchsorted(final, starts, side="left")
-
-    def kept(column: np.ndarray | None) -> Any:
-        if column is None or len(final) == 0:
-            return column
-        if column.ndim == 1:
-            return column[keep]
-
-        def compact(j: int) -> None:
-            done = 0
-            for first in range(0, rows, CHUNK):
-                part = column[first : first + CHUNK, j][keep[first : first + CHUNK]]
-                column[done : done + len(part), j] = part
-                done += len(part)
-
-        each(compact, range(column.shape[1]))  # in place: a second copy of all observations would double the memory
-        return column[: rows - len(final)]
-
-    assert raw.action is not None
-    assert raw.reward is not None
-    actions = kept(raw.action).astype(np.int32)
-    propensities, distributions = kept(raw.propensity), kept(raw.distribution)
-    if propensities is None and distributions is not None:
-        propensities = np.take_along_axis(distributions, actions[:, None].astype(np.int64), axis=1)[:, 0]
-    return Dataset(
-        observations=kept(raw.observations),
-        actions=actions,
-        rewards=kept(raw.reward).astype(np.float64, copy=False),
-        propensities=propensities,
-        distributions=distributions,
-        legal=None if raw.legal is None else kept(raw.legal) > 0,
-        targets=kept(raw.target),
-        starts=starts,
-        terminated=ended,
-        final_observations=final_observations,
-        action_count=raw.action_count if raw.action_count is not None else int(actions.max()) + 1,
-        observation_names=raw.observation_names,
-        episode_ids=raw.episode_ids,
-        units=units,
-        action_names=raw.action_names or (),
-    )
-
-
-def _warn_of_actions(dataset: Dataset, column: str, findings: Findings) -> None:
-    never = np.flatnonzero(np.bincount(dataset.actions, minlength=dataset.action_count) == 0)
-    if len(never):
-        findings.warn(
-            column,
-            f"action{'s' if len(never) > 1 else ''} {', '.join(dataset.action_names[a] for a in never[:10])} "
-            f"{'were' if len(never) > 1 else 'was'} never taken",
-            "Nothing can be learned about an action that the log does not hold",
-        )
-
-
-def _propensity_words(dataset: Dataset) -> str:
-    if dataset.propensities is None:
-        return "not logged"
-    whole = "whole distributions" if dataset.distributions is not None else "of the taken action"
-    return f"{dataset.propensities.dtype}[{len(dataset)}]  {whole}"
-
-
-def _hash_into(digest: Any, column: np.ndarray | None) -> None:
-    if column is None:
-        digest.update(b"none")
-    elif column.dtype.kind in "OUS":
-        digest.update(repr(column.tolist()).encode())
-    else:
-        digest.update(str(column.dtype).encode())
-        digest.update(np.ascontiguousarray(column).data)

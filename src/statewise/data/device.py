@@ -1,4 +1,4 @@
-"""A Dataset as device arrays: padded episodes for recursions over time, one table of rows for mini-batches."""
+"""A Dataset as device arrays: one table of rows, from which mini-batches and whole episodes are drawn."""
 
 from __future__ import annotations
 
@@ -9,18 +9,6 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from statewise.data.dataset import Dataset
 from statewise.data.sampling import RowSampler, random_below, row_sampler
-
-
-class Padded(eqx.Module):
-    """Episodes of one length with a mask; entries that are not `valid` are zeros (actions: 0, propensities: 1)."""
-
-    observations: Float[Array, "episodes horizon_and_one features"]  # after the last step: final, or repeated
-    actions: Int[Array, "episodes horizon"]
-    rewards: Float[Array, "episodes horizon"]
-    propensities: Float[Array, "episodes horizon"]
-    terminated: Bool[Array, "episodes horizon"]
-    valid: Bool[Array, "episodes horizon"]
-    legal: Bool[Array, "episodes horizon actions"]
 
 
 class Rows(eqx.Module):
@@ -193,37 +181,6 @@ def row_table(dataset: Dataset, propensities: bool = True) -> RowTable:
     return RowTable(jnp.asarray(table), features, dataset.legal is not None)
 
 
-def pad_to_device(dataset: Dataset, horizon: int | None = None) -> Padded:
-    """Scatters the ragged rows into [episodes, horizon] arrays of float32."""
-    longest = int(dataset.lengths.max())
-    horizon = longest if horizon is None else horizon
-    if horizon < longest:
-        raise ValueError(f"horizon {horizon} is shorter than the longest episode, {longest} steps")
-    where = (dataset.episode_of_step, dataset.time)
-    shape = (dataset.episodes, horizon)
-
-    def scatter(values: np.ndarray, empty, dtype) -> Array:
-        out = np.full(shape + values.shape[1:], empty, dtype=dtype)
-        out[where] = values
-        return jnp.asarray(out)
-
-    observations = np.zeros((dataset.episodes, horizon + 1, dataset.observations.shape[1]), dtype=np.float32)
-    observations[where] = dataset.observations
-    observations[np.arange(dataset.episodes), dataset.lengths] = after_last(dataset)
-    ends = np.zeros(len(dataset), dtype=bool)
-    ends[dataset.starts[1:] - 1] = dataset.terminated
-    legal = np.ones((len(dataset), dataset.action_count), dtype=bool) if dataset.legal is None else dataset.legal
-    return Padded(
-        observations=jnp.asarray(observations),
-        actions=scatter(dataset.actions, 0, np.int32),
-        rewards=scatter(dataset.rewards, 0, np.float32),
-        propensities=scatter(propensities_of(dataset), 1, np.float32),
-        terminated=scatter(ends, False, bool),
-        valid=scatter(np.ones(len(dataset), dtype=bool), False, bool),
-        legal=scatter(legal, True, bool),
-    )
-
-
 def after_last(dataset: Dataset) -> Float[np.ndarray, "episodes features"]:
     """The state after each episode's last decision: the logged final state, or the last one again."""
     known = dataset.has_final_observation[:, None]
@@ -233,5 +190,5 @@ def after_last(dataset: Dataset) -> Float[np.ndarray, "episodes features"]:
 def propensities_of(dataset: Dataset) -> Float[np.ndarray, " steps"]:
     """The logged propensities; a log without them is refused, never completed."""
     if dataset.propensities is None:
-        raise ValueError("the log holds no propensities: estimate them first (--propensity estimate), or log them")
+        raise ValueError("the log holds no propensities: log them, or estimate them by `estimate_propensities`")
     return dataset.propensities

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -52,8 +51,10 @@ class Finding:
         }
 
 
-def no_observations(prefix: str, example: str = "") -> Finding:
-    advice = f"Name the columns that describe the state {prefix}…, or list them with --observations{example}"
+def no_observations(prefix: str, candidates: tuple[str, ...] = ()) -> Finding:
+    """`candidates` are columns that could describe the state."""
+    listed = repr(candidates) if candidates else "..."
+    advice = f"Name the columns that describe the state {prefix}…, or list them: `Columns(observations={listed})`"
     return Finding("fault", f"{prefix}*", "no observation column was found", advice)
 
 
@@ -103,7 +104,6 @@ class Findings:
         if self.faults:
             raise LogError(self.faults)
 
-    def tell_warnings(self) -> None:
-        """Warns the caller of the function that calls this."""
-        for finding in self.warnings:
-            warnings.warn(str(finding), LogWarning, stacklevel=3)
+
+def count(rows: np.ndarray) -> str:
+    return "1 row holds" if len(rows) == 1 else f"{len(rows):,} rows hold"

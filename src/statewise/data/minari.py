@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from statewise.data.build import accept, build
 from statewise.data.dataset import Dataset
 from statewise.data.episodes import raw_from_episodes
 from statewise.data.findings import Findings
@@ -18,11 +19,7 @@ def from_minari(source: Any, uniform: bool = False) -> Dataset:
 
     Its step infos must hold `propensity`, unless `uniform` says that actions were drawn uniformly.
     """
-    dataset, findings = read_minari(source, uniform)
-    findings.raise_faults()
-    assert dataset is not None
-    findings.tell_warnings()
-    return dataset
+    return accept(*read_minari(source, uniform))
 
 
 def read_minari(source: Any, uniform: bool = False) -> tuple[Dataset | None, Findings]:
@@ -50,7 +47,7 @@ def read_minari(source: Any, uniform: bool = False) -> tuple[Dataset | None, Fin
             np.full(len(taken), 1 / actions) if uniform else _propensities(episode, len(taken))
         )
         terminated.append(bool(episode.terminations[-1]))
-    return Dataset.from_log(raw_from_episodes(**columns, terminated=terminated, action_count=actions))
+    return build(raw_from_episodes(**columns, terminated=terminated, action_count=actions))
 
 
 def to_minari(dataset: Dataset, name: str, **metadata: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A table of observations to act on, read as logs are: CSV as any spreadsheet exports it, or Parquet."""
+"""A table of observations to act on, read as logs are, in any of their formats."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from statewise.base.files import write_text
 from statewise.data.findings import Findings, RowNames
+from statewise.data.formats import open_file, writable_endings, write_frame
 from statewise.data.rawlog import Columns
-from statewise.data.table import open_file, write_frame
+
+JSON = ".json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +69,18 @@ def read_observations(path: str | Path) -> ObservationTable:
     return ObservationTable(Path(path), opened.frame, opened.row_names)
 
 
+def table_endings() -> list[str]:
+    """What `write_table` writes: the formats of logs, and JSON."""
+    return list(dict.fromkeys([*writable_endings(), JSON]))
+
+
 def write_table(columns: Mapping[str, Any], path: str | Path) -> None:
-    """Writes columns as .csv, .json (a list of rows) or .parquet, whole or not at all."""
-    write_frame(pl.DataFrame(columns), Path(path))
+    """Writes columns in the format of the path's ending (JSON: a list of rows), whole or not at all."""
+    path, frame = Path(path), pl.DataFrame(columns)
+    if path.suffix.lower() == JSON and JSON not in writable_endings():
+        write_text(path, frame.write_json())
+    else:
+        write_frame(frame, path)
 
 
 def table_text(columns: Mapping[str, Any], as_json: bool) -> str:

@@ -110,3 +110,33 @@ def _unsupported(dataset: Dataset) -> np.ndarray | None:
     if dataset.legal is not None:
         impossible &= dataset.legal
     return impossible.sum(axis=0)
+
+
+def describe(dataset: Dataset) -> str:
+    """What a Dataset prints: its columns, their shapes, and what they hold."""
+    names = ", ".join(dataset.observation_names[:4]) + (", …" if len(dataset.observation_names) > 4 else "")
+    lines = [
+        f"Dataset: {dataset.episodes:,} episodes, {len(dataset):,} steps",
+        f"  observations  {dataset.observations.dtype}[{len(dataset)}, {len(dataset.observation_names)}]  {names}",
+        f"  actions       {dataset.actions.dtype}[{len(dataset)}]  {dataset.action_count} actions"
+        + (f": {', '.join(dataset.action_names[:8])}" if dataset.has_action_words else ""),
+        f"  rewards       {dataset.rewards.dtype}[{len(dataset)}]",
+        f"  propensities  {_propensity_words(dataset)}",
+        f"  ends          {dataset.terminated.sum():,} terminated, {dataset.truncated.sum():,} truncated, "
+        f"{dataset.has_final_observation.sum():,} final states logged",
+    ]
+    if dataset.legal is not None:
+        lines.append(f"  legal         bool[{len(dataset)}, {dataset.action_count}]")
+    if dataset.units is not None:
+        lines.append(f"  units         {len(np.unique(dataset.units)):,}")
+    if dataset.live is not None:
+        lines.append(f"  live          {dataset.live.sum():,} of {len(dataset):,} steps; the others are padding")
+    return "\n".join(lines)
+
+
+def _propensity_words(dataset: Dataset) -> str:
+    if dataset.propensities is None:
+        return "not logged"
+    whole = "whole distributions" if dataset.distributions is not None else "of the taken action"
+    estimated = ", estimated" if dataset.estimated is not None else ""
+    return f"{dataset.propensities.dtype}[{len(dataset)}]  {whole}{estimated}"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from jaxtyping import Float
 
+from statewise.data.build import build
 from statewise.data.dataset import Dataset
 from statewise.data.episodes import raw_from_episodes
 from statewise.domains.simulate import Act, Domain, Rollout, episode_keys, lanes, rollout
@@ -42,7 +43,7 @@ def collect(
         observation_names=domain.observation_names,
         action_count=len(domain.action_names),
     )
-    dataset, findings = Dataset.from_log(raw)
+    dataset, findings = build(raw)
     findings.raise_faults()
     assert dataset is not None  # of what is only odd no one need be told: it was simulated so
     return dataset

@@ -24,7 +24,6 @@ from statewise.ope.intervals import Quotient, bernstein, bootstrap, per, standar
 from statewise.ope.prepared import Case, Prepared
 from statewise.policies.external import as_target
 from statewise.policies.probabilities import probabilities_of
-from statewise.propensities.estimate import Propensities
 from statewise.propensities.widening import with_refits
 
 # Right where the ratio is, and where the critic is: on HIV the ratio alone does not follow a policy's slow gains at all
@@ -60,7 +59,7 @@ def prepare(
 
 def evaluate(
     policy: Any,
-    dataset: Dataset | Prepared | Propensities,
+    dataset: Dataset | Prepared,
     estimator: str = USUAL,
     *,
     discount: float | None = None,
@@ -85,7 +84,7 @@ def evaluate(
 
 def evaluate_all(
     policy: Any,
-    dataset: Dataset | Prepared | Propensities,
+    dataset: Dataset | Prepared,
     estimators: Sequence[str] = tuple(ESTIMATORS),
     *,
     discount: float | None = None,
@@ -103,9 +102,6 @@ def evaluate_all(
         raise ValueError(f"level must lie between 0 and 1, not {level}")
     if interval not in ("bootstrap", "bernstein"):
         raise ValueError(f"interval must be 'bootstrap' or 'bernstein', not {interval!r}")
-    if isinstance(dataset, Propensities):
-        options = dict(discount=discount, objective=objective, interval=interval, level=level, seed=seed)
-        return _with_estimated_propensities(policy, dataset, estimators, draws, options)
     log = dataset if isinstance(dataset, Prepared) else prepare(dataset, discount=discount, objective=objective)
     case = Case(log, probabilities_of(as_target(policy), log.dataset))
     found = {name: _quotient(ESTIMATORS[name], case) for name in estimators}
@@ -114,19 +110,15 @@ def evaluate_all(
         bounds = bootstrap(list(found.values()), groups, level, draws, seed)
     else:
         bounds = [bernstein(one, groups, level) for one in found.values()]
+    # where propensities were estimated: how far each estimate moves when they are fitted anew
+    again = [Case(refit, case.probabilities) for refit in log.refits]
     return {
-        name: _estimate(name, case, one, bound, groups, level)
+        name: with_refits(
+            _estimate(name, case, one, bound, groups, level),
+            [_quotient(ESTIMATORS[name], other).value for other in again],
+        )
         for (name, one), bound in zip(found.items(), bounds, strict=True)
     }
-
-
-def _with_estimated_propensities(
-    policy: Any, estimated: Propensities, estimators: Sequence[str], draws: int, options: dict[str, Any]
-) -> dict[str, Estimate]:
-    """On the log as if its propensities were known, widened by how far the estimates move when they are fitted anew."""
-    found = evaluate_all(policy, estimated.dataset, estimators, draws=draws, **options)
-    again = [evaluate_all(policy, refit, estimators, draws=2, **options) for refit in estimated.refits]
-    return {name: with_refits(one, [other[name].value for other in again]) for name, one in found.items()}
 
 
 def _quotient(estimator: Callable[..., Quotient], case: Case) -> Quotient:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -12,7 +12,6 @@ from statewise.data.dataset import Dataset
 from statewise.ope.estimate import Estimate
 from statewise.ope.evaluate import USUAL, evaluate_all, prepare
 from statewise.ope.intervals import Quotient, bernstein, bootstrap, standard_error
-from statewise.propensities.estimate import Propensities
 from statewise.propensities.widening import widening, with_refits
 
 Answer = Literal["deploy", "do not deploy", "collect more data"]
@@ -46,7 +45,7 @@ class Decision:
 
 def gate(
     policy: Any,
-    dataset: Dataset | Propensities,
+    dataset: Dataset,
     *,
     estimator: str = USUAL,
     discount: float | None = None,
@@ -63,13 +62,12 @@ def gate(
     >>> gate(policy, held_out).answer  # doctest: +SKIP
     'deploy'
     """
-    logs = (dataset.dataset, *dataset.refits) if isinstance(dataset, Propensities) else (dataset,)
     pairs = []
-    for log in logs:
+    for log in (replace(dataset, estimated=None), *dataset.refits):  # each as if its propensities were known
         ready = prepare(log, discount=discount, seed=seed)
         told = evaluate_all(policy, ready, (estimator, "behaviour"), level=level, draws=draws, seed=seed)
         pairs.append((told[estimator], told["behaviour"]))
-    (new, current), groups = pairs[0], logs[0].groups
+    (new, current), groups = pairs[0], dataset.groups
     difference, influence = new.value - current.value, new.influence - current.influence
     ones = np.ones(len(influence))
     paired = Quotient(difference + influence, ones, ones, ones)

@@ -17,7 +17,7 @@ policy changes the states that episodes are cut off in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -84,6 +84,11 @@ class Prepared:
         """Those of visits within the log's horizon."""
         chain = "discounted" if self.discount < 1 else "renewal"
         return make_equations(self.dataset, self.scaler, chain, self.discount, self.seed, RATIO)
+
+    @cached_property
+    def refits(self) -> tuple[Prepared, ...]:
+        """The same with propensities fitted anew, where they were estimated."""
+        return tuple(replace(self, dataset=refit) for refit in self.dataset.refits)
 
     def to_come(self, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
         """Σ_{k ≥ t} γᵏ⁻ᵗ r_k: what the log itself earned from each row on."""

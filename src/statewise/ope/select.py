@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -15,7 +15,6 @@ from statewise.learning.runs import RunFolder
 from statewise.ope.estimate import Estimate
 from statewise.ope.evaluate import USUAL, evaluate, prepare
 from statewise.ope.intervals import standard_error
-from statewise.propensities.estimate import Propensities
 
 Place = tuple[int, int]  # seed and update
 
@@ -42,8 +41,8 @@ class Selection:
 
 def select(
     checkpoints: Any,
-    held_out: Dataset | Propensities,
-    report: Dataset | Propensities | None = None,
+    held_out: Dataset,
+    report: Dataset | None = None,
     *,
     estimator: str = USUAL,
     discount: float | None = None,
@@ -66,16 +65,14 @@ def select(
     policies, usual = _policies(checkpoints)
     discount = usual if discount is None else discount
     if report is None:
-        if isinstance(held_out, Propensities):
-            raise ValueError("with estimated propensities, give `report` too: estimate them on each part by itself")
         held_out, report = held_out.split(0.5, seed=seed)
-    log = held_out.dataset if isinstance(held_out, Propensities) else held_out
-    ready = prepare(log, discount=discount, seed=seed)
+    # scores only rank, so they take the propensities as known: refits would make each cost six times as much
+    ready = prepare(replace(held_out, estimated=None), discount=discount, seed=seed)
     scores = {}
     for done, (place, policy) in enumerate(policies.items(), start=1):
         scores[place] = evaluate(policy, ready, estimator, level=level, draws=DRAWS, seed=seed)
         progress(done)
-    place, told_apart, reason = choose(scores, log, level)
+    place, told_apart, reason = choose(scores, held_out, level)
     return Selection(
         policy=policies[place],
         seed=place[0],

@@ -49,10 +49,7 @@ class TargetColumns:
 
     def on(self, dataset: Dataset) -> Float[np.ndarray, "steps actions"]:
         if dataset.targets is None:
-            raise ValueError(
-                "the log holds no target probabilities: load it with Columns(target_prefix='target_'), or with "
-                "--target-columns"
-            )
+            raise ValueError("the log holds no target probabilities; load it with `Columns(target_prefix='target_')`")
         return dataset.targets
 
 

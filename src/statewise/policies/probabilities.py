@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from statewise.data.augment import seen_by_policy
-from statewise.data.checks import SUM_TOLERANCE
+from statewise.data.choices import SUM_TOLERANCE
 from statewise.data.dataset import Dataset
 
 
@@ -30,7 +30,7 @@ def probabilities_of(policy: Any, dataset: Dataset) -> Float[np.ndarray, "steps 
         given = one_hot(given.astype(np.int64), dataset.action_count)
     if given.ndim == 2 and len(given) == wanted[0] and given.shape != wanted:
         known, logged = given.shape[1], wanted[1]
-        hint = f": say --actions {known} where some were never taken" if known > logged else ""
+        hint = f"; if some were never taken, load the log with `actions={known}`" if known > logged else ""
         raise ValueError(f"the policy knows {known} actions, and the log has {logged}{hint}")
     if given.shape != wanted:
         raise ValueError(f"the policy gave probabilities of shape {given.shape}, not {wanted} (decisions, actions)")
@@ -74,8 +74,8 @@ def _check_observations(policy: Any, dataset: Dataset) -> None:
     held = dataset.observation_names[: seen_by_policy(dataset).shape[1]]
     if names is not None and tuple(names) != held:
         raise ValueError(
-            f"the policy looks at {_some(names)}, and the log holds {_some(held)}: give the same columns in the same "
-            "order (--observations)"
+            f"the policy looks at {_some(names)}, and the log holds {_some(held)}; load the log with the policy's "
+            "columns in the policy's order: `Columns(observations=...)`"
         )
 
 
@@ -84,8 +84,8 @@ def _check_actions(policy: Any, dataset: Dataset) -> None:
     names = getattr(policy, "action_names", None)
     if names is not None and dataset.has_action_words and tuple(names) != dataset.action_names:
         raise ValueError(
-            f"the policy's actions are {_some(names)}, and the log's {_some(dataset.action_names)}: give the same "
-            "words in the same order (--actions)"
+            f"the policy's actions are {_some(names)}, and the log's {_some(dataset.action_names)}; load the log with "
+            f"the policy's: `actions={tuple(names)}`"
         )
 
 

@@ -83,7 +83,7 @@ class Calibration:
         return self.error <= max(self.chance + 2 * self.standard_error, SMALL)
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         verdict = (
             "They agree with what was done."
             if self.good

@@ -3,50 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal
-
-import numpy as np
-from jaxtyping import Float, Int
+from dataclasses import replace
+from functools import cache
+from typing import Any
 
 from statewise.data.dataset import Dataset
-from statewise.data.threads import each
-from statewise.propensities.calibration import Calibration, fit_calibrator, measure_calibration, taken
-
-Model = Literal["boosting", "logistic"]
-REFITS = 5
-ASSUMED = "This assumes that the log's observations hold all that the decisions were based on."
-
-
-@dataclass(frozen=True, eq=False)
-class Propensities:
-    """A log with estimated propensities, and how far they can be trusted.
-
-    `dataset` is the log with whole distributions filled in. No row's distribution comes from a model that saw any row
-    of its episode (or unit).
-    """
-
-    dataset: Dataset
-    calibration: Calibration
-    temperature: float  # above 1, the classifier was overconfident
-    model: Any
-    folds: int
-    seed: int
-
-    @property
-    def words(self) -> str:
-        return f"{self.calibration.words} {ASSUMED}"
-
-    @cached_property
-    def refits(self) -> tuple[Dataset, ...]:
-        """The same log with propensities fitted anew, each time to a bootstrap resample of its episodes (or units).
-
-        How much an estimate differs between them is what not knowing the propensities adds to its uncertainty.
-        """
-        seeds = [np.random.default_rng([self.seed, b + 1]) for b in range(REFITS)]
-        found = (_estimate(self.dataset, self.model, self.folds, self.seed, rng)[0] for rng in seeds)
-        return tuple(_filled(self.dataset, distributions) for distributions in found)
+from statewise.propensities.calibration import measure_calibration
+from statewise.propensities.crossfit import Model, action_frequencies, cross_fit, refit
+from statewise.propensities.estimated import Estimated, filled
 
 
 def estimate_propensities(
@@ -55,17 +19,17 @@ def estimate_propensities(
     folds: int = 5,
     seed: int = 0,
     progress: Callable[[int], None] = lambda done: None,
-) -> Propensities:
-    """Estimates μ(·|s) where the log does not hold it, as if it had been logged.
+) -> Dataset:
+    """The log with μ(·|s) estimated; `.estimated` says how far it can be trusted, and `.refits` are other fits.
 
     `model` is `"boosting"` (gradient-boosted trees), `"logistic"`, or any scikit-learn classifier with `predict_proba`.
     It is fitted to all folds but one and predicts that one, in turn; folds are whole episodes, or units where there
-    are any. The predictions are calibrated on other folds than their own, illegal actions get 0, and an action that
-    was taken never does.
+    are any. So no row's distribution comes from a model that saw any row of its episode (or unit). The predictions are
+    calibrated on other folds than their own, illegal actions get 0, and an action that was taken never does.
 
-    >>> estimated = estimate_propensities(log)  # doctest: +SKIP
-    >>> print(estimated.words)  # doctest: +SKIP
-    >>> result = fit(estimated.dataset, seeds=5)  # doctest: +SKIP
+    >>> data = estimate_propensities(log)  # doctest: +SKIP
+    >>> print(data.estimated.summary)  # doctest: +SKIP
+    >>> result = fit(data, seeds=5)  # doctest: +SKIP
     """
     if dataset.live is not None:
         raise ValueError("this Dataset holds padding that no one decided; estimate propensities before augmenting it")
@@ -74,126 +38,15 @@ def estimate_propensities(
         kind = "episodes" if dataset.units is None else "units"
         raise ValueError(f"estimating propensities needs 2 {kind} and 2 folds at least, not {groups} and {folds}")
     folds = min(folds, groups)
-    distributions, temperature = _estimate(dataset, model, folds, seed, progress=progress)
-    frequencies = action_frequencies(dataset)
-    group = dataset.groups[dataset.episode_of_step]
-    return Propensities(
-        dataset=_filled(dataset, distributions),
-        calibration=measure_calibration(distributions, dataset.actions, dataset.legal, group, frequencies, seed),
+    distributions, temperature = cross_fit(dataset, model, folds, seed, progress=progress)
+    log, group = filled(dataset, distributions), dataset.groups[dataset.episode_of_step]
+    estimated = Estimated(
+        calibration=measure_calibration(distributions, log.actions, log.legal, group, action_frequencies(log), seed),
         temperature=temperature,
         model=model,
         folds=folds,
         seed=seed,
+        log=log,
+        refit=cache(lambda: refit(log, model, folds, seed)),
     )
-
-
-def action_frequencies(dataset: Dataset) -> Float[np.ndarray, "steps actions"]:
-    """How often the log takes each action, over the legal ones of each row: above 0 for whatever was taken."""
-    counts = np.bincount(dataset.actions, minlength=dataset.action_count).astype(np.float64)
-    return legal_only(np.broadcast_to(counts / counts.sum(), (len(dataset), len(counts))), dataset)
-
-
-def legal_only(
-    probabilities: Float[np.ndarray, "steps actions"], dataset: Dataset
-) -> Float[np.ndarray, "steps actions"]:
-    """The probabilities of legal actions, scaled to sum to 1; alike over them where they had none."""
-    if dataset.legal is None:
-        return probabilities
-    masked = np.where(dataset.legal, probabilities, 0.0)
-    total = masked.sum(axis=1, keepdims=True)
-    masked = np.where(total > 0, masked, dataset.legal)
-    return masked / masked.sum(axis=1, keepdims=True)
-
-
-def out_of_fold(
-    dataset: Dataset,
-    model: Model | Any,
-    fold: Int[np.ndarray, " steps"],
-    seed: int = 0,
-    rng: np.random.Generator | None = None,
-    progress: Callable[[int], None] = lambda done: None,
-) -> Float[np.ndarray, "steps actions"]:
-    """Each row's prediction by a model fitted to the other folds, or with `rng` to a resample of their groups."""
-    from threadpoolctl import threadpool_limits
-
-    predicted = np.zeros((len(dataset), dataset.action_count))
-    group = dataset.groups[dataset.episode_of_step]
-    done: list[int] = []
-
-    def seen_by(k: int) -> Int[np.ndarray, " seen"]:
-        rows = np.flatnonzero(fold != k)
-        if rng is None:
-            return rows
-        kept = np.unique(group[rows])
-        times = np.bincount(rng.choice(kept, size=len(kept)), minlength=int(group.max()) + 1)
-        return np.repeat(rows, times[group[rows]])
-
-    def predict(task: tuple[int, np.ndarray]) -> None:
-        k, rows = task
-        asked = np.flatnonzero(fold == k)
-        known = np.unique(dataset.actions[rows])
-        if len(known) == 1:
-            predicted[asked, known[0]] = 1.0
-        else:
-            fitted = classifier(model, seed).fit(dataset.observations[rows], dataset.actions[rows])
-            predicted[np.ix_(asked, fitted.classes_)] = fitted.predict_proba(dataset.observations[asked])
-        done.append(k)
-        progress(len(done))
-
-    tasks = [(k, seen_by(k)) for k in range(int(fold.max()) + 1)]
-    # one thread a fold: threads within a fit wait for one another, which on a busy machine takes a hundred times longer
-    with threadpool_limits(1):
-        each(predict, tasks)
-    return predicted
-
-
-def classifier(model: Model | Any, seed: int = 0) -> Any:
-    """An unfitted scikit-learn classifier."""
-    from sklearn.base import clone
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    if model == "boosting":
-        # small trees that stop early: propensities are smoother than what boosting is usually used for
-        return HistGradientBoostingClassifier(
-            learning_rate=0.06,
-            max_iter=300,
-            max_leaf_nodes=8,
-            l2_regularization=1.0,
-            early_stopping=True,  # pyright: ignore[reportArgumentType]
-            random_state=seed,
-        )
-    if model == "logistic":
-        return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    if hasattr(model, "fit") and hasattr(model, "predict_proba"):
-        return clone(model)
-    raise ValueError(f"a propensity model is 'boosting', 'logistic' or a scikit-learn classifier, not {model!r}")
-
-
-def _estimate(
-    dataset: Dataset,
-    model: Model | Any,
-    folds: int,
-    seed: int,
-    rng: np.random.Generator | None = None,
-    progress: Callable[[int], None] = lambda done: None,
-) -> tuple[Float[np.ndarray, "steps actions"], float]:
-    """Cross-fitted and calibrated distributions, and the mean temperature."""
-    groups = int(dataset.groups.max()) + 1
-    fold_of_group = np.random.default_rng(seed).permutation(groups) % folds
-    fold = fold_of_group[dataset.groups[dataset.episode_of_step]]
-    predicted = legal_only(out_of_fold(dataset, model, fold, seed, rng, progress), dataset)
-    frequencies = action_frequencies(dataset)
-    distributions, temperatures = np.empty_like(predicted), []
-    for k in range(folds):
-        own = fold == k
-        calibrate = fit_calibrator(predicted[~own], frequencies[~own], dataset.actions[~own])
-        distributions[own] = calibrate(predicted[own], frequencies[own])
-        temperatures.append(calibrate.temperature)
-    return distributions, float(np.mean(temperatures))
-
-
-def _filled(dataset: Dataset, distributions: Float[np.ndarray, "steps actions"]) -> Dataset:
-    return replace(dataset, propensities=taken(distributions, dataset.actions), distributions=distributions)
+    return replace(log, estimated=estimated)

@@ -12,7 +12,7 @@ import numpy as np
 def with_refits(estimate: Any, values: Sequence[float]) -> Any:
     """Widens an estimate made with estimated propensities by how far it moves when they are fitted anew.
 
-    `values` are the same estimate on each of `Propensities.refits`. With s the standard error for given propensities
+    `values` are the same estimate on each of `Dataset.refits`. With s the standard error for given propensities
     and b² the variance between refits, the standard error becomes √(s² + b²), and the interval grows in proportion.
     That is the safe side: in truth the two errors often cancel in part.
     """

@@ -12,7 +12,6 @@ from statewise.ope.diagnostics import EPISODES, IMBALANCE, UNSUPPORTED
 from statewise.ope.estimate import Estimate
 from statewise.ope.gate import Decision
 from statewise.ope.select import Selection
-from statewise.propensities.estimate import Propensities
 from statewise.report import content as page
 from statewise.report.compare import action_map, agreement
 from statewise.report.content import Calibration, Carrier, Check, Checkpoint, Curve, Histogram, Place, ReportContent
@@ -37,7 +36,7 @@ def decided(
     candidates: tuple[Candidate, ...],
     *,
     log: Dataset,
-    judge: Dataset | Propensities,
+    judge: Dataset,
     curves: tuple[Curve, ...],
     settings: dict[str, Any],
     notes: tuple[str, ...] = (),
@@ -45,7 +44,6 @@ def decided(
     """The report's content; `judge` is the part of the log that no choice has seen."""
     best = next(one for one in candidates if one.chosen)
     policy = best.selection.policy
-    judged = judge.dataset if isinstance(judge, Propensities) else judge
     return ReportContent(
         answer=decision.answer,
         because=_sentence(decision.reason),
@@ -53,14 +51,14 @@ def decided(
         level=decision.level,
         worths=_worths(decision, candidates),
         checks=_checks(decision.policy, judge),
-        overlap=_overlap(judged, policy),
+        overlap=_overlap(judge, policy),
         weight_shares=_shares(decision.policy),
         calibration=_calibration(judge),
         checkpoints=tuple(row for one in candidates for row in _checkpoints(one)),
         chosen=Place(best.algorithm, best.selection.seed, best.selection.update),
-        action_map=action_map(judged, policy),
-        agreement=agreement(judged, policy),
-        carriers=_carriers(decision.policy, judged),
+        action_map=action_map(judge, policy),
+        agreement=agreement(judge, policy),
+        carriers=_carriers(decision.policy, judge),
         notes=_notes(best, judge) + notes,
         settings=settings | {"log": f"{log.episodes:,} episodes, {len(log):,} decisions"},
         curves=curves,
@@ -85,7 +83,7 @@ def _worth(name: str, role: page.Role, estimate: Estimate) -> page.Worth:
     return replace(page.Worth.of(name, role, estimate), reason=_sentence(estimate.reason))
 
 
-def _checks(estimate: Estimate, judge: Dataset | Propensities) -> tuple[Check, ...]:
+def _checks(estimate: Estimate, judge: Dataset) -> tuple[Check, ...]:
     support = estimate.diagnostics
     episodes, effective = len(estimate.influence), estimate.effective_sample_size
     checks = [
@@ -115,9 +113,9 @@ def _checks(estimate: Estimate, judge: Dataset | Propensities) -> tuple[Check, .
             "If a few episodes carry most of the estimate, another log could tell another story.",
         ),
     ]
-    if isinstance(judge, Propensities):
-        outcome = "doubtful" if judge.calibration.good else "bad"
-        checks.append(Check("Propensities", outcome, "estimated, not logged", judge.words))
+    if judge.estimated is not None:
+        outcome = "doubtful" if judge.estimated.calibration.good else "bad"
+        checks.append(Check("Propensities", outcome, "estimated, not logged", judge.estimated.summary))
     return tuple(checks)
 
 
@@ -140,10 +138,10 @@ def _shares(estimate: Estimate) -> tuple[float, ...]:
     return tuple(float(part.sum()) for part in np.array_split(ordered, min(len(ordered), SHOWN)))
 
 
-def _calibration(judge: Dataset | Propensities) -> Calibration | None:
-    if not isinstance(judge, Propensities):
+def _calibration(judge: Dataset) -> Calibration | None:
+    if judge.estimated is None:
         return None
-    bins = judge.calibration.reliability
+    bins = judge.estimated.calibration.reliability
     return Calibration(
         tuple(one.predicted for one in bins),
         tuple(one.observed for one in bins),
@@ -165,10 +163,10 @@ def _carriers(estimate: Estimate, judged: Dataset) -> tuple[Carrier, ...]:
     return tuple(Carrier(str(episode), share, float(returns[str(episode)])) for episode, share in carriers)
 
 
-def _notes(best: Candidate, judge: Dataset | Propensities) -> tuple[str, ...]:
+def _notes(best: Candidate, judge: Dataset) -> tuple[str, ...]:
     notes = [_sentence(f"how the policy was chosen: {best.selection.reason}")]
-    if isinstance(judge, Propensities):
-        notes.append(judge.words)
+    if judge.estimated is not None:
+        notes.append(judge.estimated.summary)
     return tuple(notes)
 
 

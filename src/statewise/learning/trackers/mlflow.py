@@ -26,7 +26,7 @@ class MlflowTracker:
             self.client = MlflowClient(uri)
             self.experiment = self._experiment()
         except MlflowException as error:
-            raise ValueError(f"--mlflow {uri}: {str(error).splitlines()[0]}") from error
+            raise ValueError(f"MLflow at {uri}: {str(error).splitlines()[0]}") from error
         self.run_id: str | None = None
         self.told = 0
 

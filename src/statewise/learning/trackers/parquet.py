@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from statewise.data.table import write_frame
+from statewise.data.formats import write_frame
 from statewise.learning.runs import RunFolder
 
 

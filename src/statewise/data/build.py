@@ -1,0 +1,104 @@
+"""A raw log that passed every check → a Dataset."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from statewise.data.checks import check
+from statewise.data.dataset import Dataset
+from statewise.data.findings import Findings, LogWarning
+from statewise.data.rawlog import RawLog
+from statewise.data.threads import each
+
+CHUNK = 1 << 20  # rows moved at a time, so that little memory is needed beside the log's own
+
+
+def build(raw: RawLog) -> tuple[Dataset | None, Findings]:
+    """Checks a raw log; the Dataset is None where there are faults."""
+    ordered, layout, findings = check(raw)
+    if layout is None or findings.faults:
+        return None, findings
+    dataset = _dataset(ordered, layout.starts, layout.final)
+    _warn_of_actions(dataset, raw.columns.action, findings)
+    return dataset, findings
+
+
+def accept(dataset: Dataset | None, findings: Findings) -> Dataset:
+    """The Dataset; faults are raised, and the caller of the function that calls this is warned of the rest."""
+    findings.raise_faults()
+    assert dataset is not None
+    for finding in findings.warnings:
+        warnings.warn(str(finding), LogWarning, stacklevel=3)
+    return dataset
+
+
+def _dataset(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
+    """A Dataset from a log that passed every check, its rows in order of time; the log's matrices are used up."""
+    rows, features = raw.observations.shape
+    episodes = len(starts) - 1
+    ended = np.full(episodes, raw.all_terminated)
+    if raw.terminated is not None:
+        ended = np.logical_or.reduceat(raw.terminated > 0, starts[:-1])
+    final_observations = np.full((episodes, features), np.nan, dtype=raw.observations.dtype)
+    units = None if raw.unit is None else raw.unit[starts[:-1]]
+    keep: Any = slice(None)
+    if len(final):
+        episode_of_final = np.searchsorted(starts, final, side="right") - 1
+        final_observations[episode_of_final] = raw.observations[final]
+        keep = np.ones(rows, dtype=bool)
+        keep[final] = False
+        starts = starts - np.searchsorted(final, starts, side="left")
+
+    def kept(column: np.ndarray | None) -> Any:
+        if column is None or len(final) == 0:
+            return column
+        if column.ndim == 1:
+            return column[keep]
+
+        def compact(j: int) -> None:
+            done = 0
+            for first in range(0, rows, CHUNK):
+                part = column[first : first + CHUNK, j][keep[first : first + CHUNK]]
+                column[done : done + len(part), j] = part
+                done += len(part)
+
+        each(compact, range(column.shape[1]))  # in place: a second copy of all observations would double the memory
+        return column[: rows - len(final)]
+
+    assert raw.action is not None
+    assert raw.reward is not None
+    actions = kept(raw.action).astype(np.int32)
+    propensities, distributions = kept(raw.propensity), kept(raw.distribution)
+    if propensities is None and distributions is not None:
+        propensities = np.take_along_axis(distributions, actions[:, None].astype(np.int64), axis=1)[:, 0]
+    return Dataset(
+        observations=kept(raw.observations),
+        actions=actions,
+        rewards=kept(raw.reward).astype(np.float64, copy=False),
+        propensities=propensities,
+        distributions=distributions,
+        legal=None if raw.legal is None else kept(raw.legal) > 0,
+        targets=kept(raw.target),
+        starts=starts,
+        terminated=ended,
+        final_observations=final_observations,
+        action_count=raw.action_count if raw.action_count is not None else int(actions.max()) + 1,
+        observation_names=raw.observation_names,
+        episode_ids=raw.episode_ids,
+        units=units,
+        action_names=raw.action_names or (),
+    )
+
+
+def _warn_of_actions(dataset: Dataset, column: str, findings: Findings) -> None:
+    never = np.flatnonzero(np.bincount(dataset.actions, minlength=dataset.action_count) == 0)
+    if len(never):
+        findings.warn(
+            column,
+            f"action{'s' if len(never) > 1 else ''} {', '.join(dataset.action_names[a] for a in never[:10])} "
+            f"{'were' if len(never) > 1 else 'was'} never taken",
+            "Nothing can be learned about an action that the log does not hold",
+        )

@@ -1,0 +1,34 @@
+"""A log's fingerprint: run folders and policy cards know by it what was learned from what."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from statewise.data.dataset import Dataset
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """A hash of all that the log says."""
+    digest = hashlib.sha256(repr((dataset.observation_names, dataset.action_count)).encode())
+    for name in ("observations", "actions", "rewards", "propensities", "starts", "terminated"):
+        _hash_into(digest, getattr(dataset, name))
+    for name in ("final_observations", "distributions", "legal", "units", "live"):
+        _hash_into(digest, getattr(dataset, name))
+    if dataset.targets is not None:
+        _hash_into(digest, dataset.targets)
+    if dataset.has_action_words:
+        digest.update(repr(dataset.action_names).encode())
+    return digest.hexdigest()
+
+
+def _hash_into(digest: Any, column: np.ndarray | None) -> None:
+    if column is None:
+        digest.update(b"none")
+    elif column.dtype.kind in "OUS":
+        digest.update(repr(column.tolist()).encode())
+    else:
+        digest.update(str(column.dtype).encode())
+        digest.update(np.ascontiguousarray(column).data)

@@ -1,0 +1,26 @@
+"""Parquet files: they keep every type, and how many actions there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+
+from statewise.data.findings import Findings
+from statewise.data.formats import ACTIONS_KEY, Format
+from statewise.data.frame import Opened
+from statewise.data.rawlog import Columns
+
+
+def read(path: Path, columns: Columns, findings: Findings) -> Opened:
+    known = json.loads(pl.read_parquet_metadata(path).get(ACTIONS_KEY, "null"))
+    return Opened(pl.read_parquet(path), actions=tuple(known) if isinstance(known, list) else known)
+
+
+def write(frame: pl.DataFrame, path: Path, metadata: Mapping[str, str]) -> None:
+    frame.write_parquet(path, metadata=dict(metadata))
+
+
+PARQUET = Format(read, write)

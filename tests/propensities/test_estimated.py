@@ -1,0 +1,173 @@
+"""A log carries its estimated propensities: what its parts, its augmentations and its estimates make of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import statewise as sw
+from logs import simulated, without
+from statewise.data.augment import Scaler, pad, smooth
+from statewise.ope.evaluate import evaluate_all, prepare
+from statewise.propensities import crossfit
+
+
+@pytest.fixture(scope="module")
+def log():
+    """Estimated, with two episodes a unit."""
+    return sw.estimate_propensities(without(simulated(40, 6, units=[e // 2 for e in range(40)])), "logistic", seed=3)
+
+
+def policy(seen):
+    """Other than the behaviour: it never looks at the second and third column."""
+    chances = np.exp(np.outer(seen[:, 0], [2.0, 0.0, 0.5]))
+    return chances / chances.sum(axis=1, keepdims=True)
+
+
+def test_logged_propensities_have_no_refits():
+    logged = simulated(4, 3)
+    assert logged.estimated is None
+    assert logged.refits == ()
+
+
+def test_refits_are_the_log_as_if_other_propensities_had_been_logged(log):
+    assert len(log.refits) == crossfit.REFITS
+    for refit in log.refits:
+        assert refit.estimated is None
+        assert refit.refits == ()
+        np.testing.assert_array_equal(refit.propensities, refit.distributions[np.arange(len(log)), log.actions])
+        np.testing.assert_array_equal(refit.observations, log.observations)
+        assert 0 < np.abs(refit.distributions - log.distributions).max() < 0.5
+    firsts = {refit.propensities[0] for refit in log.refits}
+    assert len(firsts) == crossfit.REFITS
+
+
+def test_it_says_how_it_was_made(log):
+    assert (log.estimated.model, log.estimated.folds, log.estimated.seed) == ("logistic", 5, 3)
+    assert repr(log.estimated) == f"Estimated: {log.estimated.summary}"
+    assert "whole distributions, estimated" in repr(log)
+    assert "estimated" not in repr(replace(log, estimated=None))
+
+
+def test_parts_have_their_rows_of_the_estimates_and_of_the_refits(log):
+    """Also a part of a part, and episodes that come twice."""
+    train, held_out = log.split(0.5, seed=1)
+    twice = held_out.take(np.array([3, 0, 3]))
+    for part in (train, held_out, twice):
+        places = [np.flatnonzero(log.episode_ids == episode)[0] for episode in part.episode_ids]
+        rows = np.concatenate([np.arange(log.starts[e], log.starts[e + 1]) for e in places])
+        np.testing.assert_array_equal(part.distributions, log.distributions[rows])
+        assert part.estimated.calibration is log.estimated.calibration
+        for own, whole in zip(part.refits, log.refits, strict=True):
+            np.testing.assert_array_equal(own.distributions, whole.distributions[rows])
+            np.testing.assert_array_equal(own.propensities, whole.propensities[rows])
+            np.testing.assert_array_equal(own.rewards, log.rewards[rows])
+
+
+def test_refits_are_fitted_once_for_the_whole_and_all_its_parts(monkeypatch):
+    fits = []
+    monkeypatch.setattr(crossfit, "out_of_fold", counted(crossfit.out_of_fold, fits))
+    log = sw.estimate_propensities(without(simulated(12, 3)), "logistic", folds=2)
+    parts = log.split(0.5)
+    assert len(fits) == 1
+    assert len(parts[0].refits) == crossfit.REFITS
+    assert len(fits) == 1 + crossfit.REFITS
+    assert [len(one.refits) for one in (log, parts[1], parts[0].take(np.array([0])))] == [crossfit.REFITS] * 3
+    assert len(fits) == 1 + crossfit.REFITS
+
+
+def counted(function, calls):
+    def call(*arguments):
+        calls.append(arguments)
+        return function(*arguments)
+
+    return call
+
+
+def test_a_scaled_log_keeps_them_since_no_decision_changes(log):
+    scaled = Scaler.of(log).scale(log)
+    assert scaled.estimated is log.estimated
+    np.testing.assert_array_equal(scaled.refits[0].distributions, log.refits[0].distributions)
+    np.testing.assert_array_equal(scaled.refits[0].observations, scaled.observations)
+
+
+def test_padding_and_smoothing_take_them_as_known(log):
+    """No refit says what the added rows' propensities would have been."""
+    padded = pad(log, 8)
+    assert padded.estimated is None
+    assert padded.refits == ()
+    np.testing.assert_array_equal(padded.propensities[padded.live], log.propensities)
+    fourth = sw.estimate_propensities(replace(without(log), action_count=4, action_names=()), "logistic")
+    smoothed = smooth(replace(fourth, rewards=np.abs(fourth.rewards)), 0.1).dataset
+    assert len(smoothed) > len(fourth)
+    assert smoothed.estimated is None
+
+
+@pytest.mark.parametrize("change", [{"propensities": None}, {"distributions": None}, {"actions": 0}])
+def test_other_propensities_never_pass_for_the_estimated_ones(log, change):
+    change = {name: value if value is None else np.full_like(log.actions, value) for name, value in change.items()}
+    with pytest.raises(ValueError, match="are not the estimated ones; replace them with estimated=None"):
+        replace(log, **change)
+    assert replace(log, **change, estimated=None).refits == ()
+
+
+def test_a_padded_log_is_not_estimated(log):
+    with pytest.raises(ValueError, match="estimate propensities before augmenting"):
+        sw.estimate_propensities(pad(log, 8))
+
+
+def test_a_log_estimated_again_carries_the_later_estimate(log):
+    again = sw.estimate_propensities(log, "logistic", folds=2)
+    assert again.estimated.folds == 2
+    assert not np.array_equal(again.distributions, log.distributions)
+
+
+def test_saving_estimates_as_if_they_were_logged_is_said(log, tmp_path):
+    with pytest.warns(sw.LogWarning, match=r"x.parquet: its propensities are estimates, and `load` will take them"):
+        log.save(tmp_path / "x.parquet")
+    back = sw.load(tmp_path / "x.parquet")
+    assert back.estimated is None
+    np.testing.assert_array_equal(back.propensities, log.propensities)
+
+
+def test_the_fingerprint_is_that_of_the_numbers(log):
+    assert log.fingerprint == replace(log, estimated=None).fingerprint
+    logged = sw.Dataset.from_episodes(
+        observations=[[[0.0], [1.0]], [[0.5]]],
+        actions=[[0, 1], [1]],
+        rewards=[[0.0, 1.0], [0.5]],
+        propensities=[[0.5, 0.5], [0.25]],
+        terminated=[True, False],
+    )
+    # as it was when a Dataset carried no estimates: run folders and policy cards know logs by it
+    assert logged.fingerprint == "7098a7b927a6e1ddf076d6ef7436284f79609ad2ace9471b954737918a437190"
+
+
+# What they add to an interval
+
+
+@pytest.mark.parametrize("interval", ["bootstrap", "bernstein"])
+@pytest.mark.parametrize("estimator", ["per-decision", "doubly-robust-state-ratio"])
+def test_an_estimate_is_widened_by_how_far_it_moves_between_refits(log, estimator, interval):
+    """Each refit is evaluated by itself, as if its propensities had been logged."""
+    told = sw.evaluate(policy, log, estimator, interval=interval)
+    known = sw.evaluate(policy, replace(log, estimated=None), estimator, interval=interval)
+    moved = [sw.evaluate(policy, refit, estimator, interval=interval).value for refit in log.refits]
+    mean = sum(moved) / len(moved)
+    variance = sum((value - mean) ** 2 for value in moved) / (len(moved) - 1)
+    factor = (known.standard_error**2 + variance) ** 0.5 / known.standard_error
+    assert factor > 1.001
+    assert told.value == known.value
+    assert told.low == pytest.approx(known.value - factor * (known.value - known.low))
+    assert told.high == pytest.approx(known.value + factor * (known.high - known.value))
+    assert told.standard_error == pytest.approx(factor * known.standard_error)
+
+
+def test_a_prepared_log_widens_as_the_log_itself_does(log):
+    names = ("per-decision", "behaviour")
+    told = evaluate_all(policy, prepare(log, discount=0.9), names)
+    for name, expected in evaluate_all(policy, log, names, discount=0.9).items():
+        assert (told[name].value, told[name].low, told[name].high) == (expected.value, expected.low, expected.high)
+    assert told["behaviour"].standard_error == pytest.approx(
+        sw.evaluate(policy, replace(log, estimated=None), "behaviour", discount=0.9).standard_error
+    )
