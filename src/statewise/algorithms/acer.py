@@ -23,12 +23,12 @@ from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
 from statewise.parts import actor, q_network, ratio, retrace
 from statewise.parts.actor import Actor
+from statewise.parts.chain import Kind, chain_of
 from statewise.parts.learned import Learned, descend_once, start
 from statewise.parts.metrics import INITIAL_STATES, Metrics, of_learner
 from statewise.parts.policy import entropy, expectation, log_policy
 from statewise.parts.q_network import QNetwork
 from statewise.parts.ratio import ClosedForm, RatioNetwork
-from statewise.parts.ratio_network import Chain
 from statewise.parts.target import Tracked, follow
 from statewise.parts.trust_region import project
 from statewise.parts.view import View, scale_of_returns, view_of
@@ -62,7 +62,7 @@ class Prepared(eqx.Module):
     log: DeviceLog
     behaviour: Float[Array, "steps actions"]  # μ(·|s) of every row
     ground: ratio.Ground | None
-    chain: Chain = eqx.field(static=True)
+    chain: Kind = eqx.field(static=True)
     actions: int = eqx.field(static=True)
 
 
@@ -85,11 +85,11 @@ def prepare(config: ACER, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepar
     discount = discount_of(dataset, config.discount)
     behaviour = jnp.asarray(dataset.distributions, jnp.float32)
     dataset, view = view_of(dataset)
-    chain, ground = ratio.chain_of(dataset, discount), None
+    chain, ground = chain_of(dataset, discount), None
     if config.state_ratio is not None:
-        ground = ratio.prepare(config.state_ratio, dataset, chain, discount, key_for(key, "features"))
+        ground = ratio.prepare(config.state_ratio, dataset, chain, key_for(key, "features"))
     log = device_log(dataset, discount, scale_of_returns(dataset, discount))
-    return Prepared(log, behaviour, ground, chain, dataset.action_count), view
+    return Prepared(log, behaviour, ground, chain.kind, dataset.action_count), view
 
 
 def init(config: ACER, data: Prepared, key: Key[Array, ""]) -> State:

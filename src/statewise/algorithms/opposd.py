@@ -20,11 +20,11 @@ from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
 from statewise.parts import actor, critic, ratio
 from statewise.parts.actor import Actor
+from statewise.parts.chain import Kind, chain_of
 from statewise.parts.critic import Critic
 from statewise.parts.learned import Learned, start
 from statewise.parts.metrics import Metrics, measure
 from statewise.parts.ratio import ClosedForm, RatioNetwork
-from statewise.parts.ratio_network import Chain
 from statewise.parts.view import View, scale_of_returns, view_of
 from statewise.policies.network import Policy
 
@@ -56,7 +56,7 @@ class Prepared(eqx.Module):
 
     log: DeviceLog
     ground: ratio.Ground
-    chain: Chain = eqx.field(static=True)
+    chain: Kind = eqx.field(static=True)
     discounted: bool = eqx.field(static=True)  # the actor's rows are drawn by d̂_γ
     actions: int = eqx.field(static=True)
 
@@ -74,12 +74,12 @@ def prepare(config: OPPOSD, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prep
     """Puts a scaled and, where wanted, smoothed and padded log on the device."""
     discount = discount_of(dataset, config.discount)
     dataset, view = view_of(dataset, smoothing=config.smoothing, horizon=config.horizon)
-    chain = ratio.chain_of(dataset, discount, average=config.variant == "average")
-    ground = ratio.prepare(config.ratio, dataset, chain, discount, key_for(key, "features"))
+    chain = chain_of(dataset, 1.0 if config.variant == "average" else discount)
+    ground = ratio.prepare(config.ratio, dataset, chain, key_for(key, "features"))
     scale = scale_of_returns(dataset, discount) if config.scale_values else 1.0
     log = device_log(dataset, discount, scale, critic.value_discount(config.critic, dataset, discount))
     discounted = discount < 1 and config.variant == "full"
-    return Prepared(log, ground, chain, discounted, dataset.action_count), view
+    return Prepared(log, ground, chain.kind, discounted, dataset.action_count), view
 
 
 def init(config: OPPOSD, data: Prepared, key: Key[Array, ""]) -> State:

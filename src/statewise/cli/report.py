@@ -10,7 +10,7 @@ import click
 from statewise.base.files import write_text
 from statewise.cli.options import json_option, writable
 from statewise.learning.runs import RunFolder
-from statewise.report.gather import from_run
+from statewise.report.folder import from_run
 from statewise.report.page import render
 
 

@@ -14,8 +14,9 @@ from statewise.experiments import records
 from statewise.experiments.logs import log_of
 from statewise.experiments.runner import Tell
 from statewise.experiments.study import Cell, Method, Study
-from statewise.ope.evaluate import USUAL, evaluate_all, prepare
-from statewise.ope.select import DRAWS, choose
+from statewise.ope.estimators import USUAL
+from statewise.ope.evaluate import evaluate_all, prepare
+from statewise.ope.select import DRAWS, best_of
 
 LEVEL = 0.95
 RATIO = "state-ratio"
@@ -44,7 +45,7 @@ def run(study: Study, out: Path, tell: Tell) -> None:
                         told = evaluate_all(policy, ready, (USUAL, RATIO), level=LEVEL, draws=DRAWS)
                         scores[run_seed, int(update)] = told[USUAL]
                         by_ratio.append(told[RATIO].value)
-                place, told_apart, reason = choose(scores, data, LEVEL)
+                place, told_apart, reason = best_of(scores, data, LEVEL)
                 arrays = {
                     "place": np.array(list(scores)),
                     "value": [one.value for one in scores.values()],

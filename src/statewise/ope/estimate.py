@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from statewise.ope.diagnostics import Support, Verdict
+from statewise.ope.measures import Measurement
+from statewise.ope.support import Support
+from statewise.ope.verdict import Verdict
 
 Objective = Literal["return", "average"]
 Interval = Literal["bootstrap", "bernstein"]
@@ -32,6 +34,7 @@ class Estimate:
     effective_sample_size: float  # in episodes
     verdict: Verdict
     reason: str
+    measures: tuple[Measurement, ...]  # every check, the one that decided the verdict first
     diagnostics: Support
     influence: Float[np.ndarray, " episodes"]
     shares: Float[np.ndarray, " episodes"]  # of all weight, what each episode carries; 0 where none carries any
@@ -42,8 +45,31 @@ class Estimate:
     def identified(self) -> bool:
         return self.verdict != "not identified"
 
+    def widened(self, factor: float) -> Estimate:
+        """The same with its error multiplied, as where propensities were estimated."""
+        return replace(
+            self,
+            low=self.value - factor * (self.value - self.low),
+            high=self.value + factor * (self.high - self.value),
+            standard_error=factor * self.standard_error,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, cards and reports; a value that the log does not identify is None."""
+        names = ("value", "low", "high", "standard_error")
+        return {
+            "estimator": self.estimator,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            **{name: getattr(self, name) if self.identified else None for name in names},
+            "level": self.level,
+            "effective_sample_size": self.effective_sample_size,
+            "discount": self.discount,
+            "measures": [measure.as_dict() for measure in self.measures],
+        }
+
     def __str__(self) -> str:
-        """One line; a value that the log cannot tell is not printed."""
+        """One line; a value that the log does not identify is not printed."""
         if not self.identified:
             return f"{self.estimator}: not identified: {self.reason}"
         return (

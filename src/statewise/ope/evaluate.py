@@ -2,59 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, get_args
 
 import numpy as np
-from jaxtyping import Float
 
 from statewise.data.dataset import Dataset
-from statewise.data.discount import usual_discount
-from statewise.ope.diagnostics import support_of, verdict_of
+from statewise.data.discount import discount_of
 from statewise.ope.estimate import Estimate, Interval, Objective
-from statewise.ope.estimators.behaviour_return import behaviour_return
-from statewise.ope.estimators.doubly_robust import doubly_robust, weighted_doubly_robust
-from statewise.ope.estimators.doubly_robust_state_ratio import doubly_robust_state_ratio
-from statewise.ope.estimators.fitted_q import fitted_q
-from statewise.ope.estimators.fitted_q_trees import fitted_q_trees
-from statewise.ope.estimators.importance import importance_sampling, weighted_importance_sampling
-from statewise.ope.estimators.per_decision import per_decision, weighted_per_decision
-from statewise.ope.estimators.state_ratio import state_ratio, state_ratio_network
-from statewise.ope.intervals import Quotient, bernstein, bootstrap, per, standard_error
+from statewise.ope.estimators import ESTIMATORS, USUAL
+from statewise.ope.intervals import bernstein, bootstrap
+from statewise.ope.measures import Evidence, measured
 from statewise.ope.prepared import Case, Prepared
+from statewise.ope.quotient import Quotient, per, standard_error
+from statewise.ope.support import support_of
+from statewise.ope.verdict import verdict_of
 from statewise.policies.external import as_target
 from statewise.policies.probabilities import probabilities_of
-from statewise.propensities.widening import with_refits
-
-# Right where the ratio is, and where the critic is: on HIV the ratio alone does not follow a policy's slow gains at all
-USUAL = "doubly-robust-state-ratio"
-ESTIMATORS: dict[str, Callable[[Case, Float[np.ndarray, " steps"]], Quotient]] = {
-    "doubly-robust-state-ratio": doubly_robust_state_ratio,
-    "state-ratio": state_ratio,
-    "state-ratio-network": state_ratio_network,
-    "importance": importance_sampling,
-    "per-decision": per_decision,
-    "weighted-importance": weighted_importance_sampling,
-    "weighted-per-decision": weighted_per_decision,
-    "doubly-robust": doubly_robust,
-    "weighted-doubly-robust": weighted_doubly_robust,
-    "fitted-q": fitted_q,
-    "fitted-q-trees": fitted_q_trees,
-    "behaviour": behaviour_return,
-}
+from statewise.propensities.widening import widening
 
 
 def prepare(
-    dataset: Dataset, *, discount: float | None = None, objective: Objective = "return", seed: int = 0
+    dataset: Dataset | Prepared,
+    *,
+    discount: float | None = None,
+    objective: Objective | None = None,
+    seed: int | None = None,
 ) -> Prepared:
-    """A log ready for many policies: `evaluate(policy, prepared)` then computes only what the policy changes."""
-    if discount is None:
-        discount = 1.0 if objective == "average" else usual_discount(dataset)
-    if not 0 < discount <= 1:
-        raise ValueError(f"discount must lie above 0 and be 1 at most, not {discount}")
-    if objective not in ("return", "average"):
-        raise ValueError(f"objective must be 'return' or 'average', not {objective!r}")
-    return Prepared(dataset, float(discount), objective, seed)
+    """A log ready for many policies: `evaluate(policy, prepared)` then computes only what the policy changes.
+
+    A log that is prepared already is returned as it is; what it was prepared with must not be asked for otherwise.
+    """
+    if isinstance(dataset, Prepared):
+        for name, given in (("discount", discount), ("objective", objective), ("seed", seed)):
+            known = getattr(dataset, name)
+            if given is not None and given != known:
+                raise ValueError(f"{name}: the log was prepared with {known!r}, got {given!r}; prepare it anew")
+        return dataset
+    objective = "return" if objective is None else objective
+    if objective not in get_args(Objective):
+        raise ValueError(f"objective: expected one of {', '.join(get_args(Objective))}, got {objective!r}")
+    if discount is None and objective == "average":
+        discount = 1.0
+    return Prepared(dataset, discount_of(dataset, discount), objective, 0 if seed is None else seed)
 
 
 def evaluate(
@@ -63,89 +53,103 @@ def evaluate(
     estimator: str = USUAL,
     *,
     discount: float | None = None,
-    objective: Objective = "return",
+    objective: Objective | None = None,
     interval: Interval = "bootstrap",
     level: float = 0.95,
     draws: int = 1000,
-    seed: int = 0,
+    seed: int | None = None,
 ) -> Estimate:
     """The value of `policy` on the log of another's decisions.
 
     It is the expected discounted return over the logged horizon (`ope.prepared` has it in full), or with
-    `objective="average"` that return per step. `discount` is 1 where episodes end by themselves and .98 where they go
-    on, unless given. `policy` has `.probabilities(observations)` or is a function of observations that gives them.
+    `objective="average"` that return per step. `discount` is the log's own unless given. `policy` has
+    `.probabilities(observations)` or is a function of observations that gives them.
 
     >>> print(evaluate(policy, held_out))  # doctest: +SKIP
     doubly-robust-state-ratio: 23.4 (95 % interval 22.1 to 24.8), supported: 412 of 500 episodes carry it
     """
-    options = dict(discount=discount, objective=objective, interval=interval, level=level, draws=draws, seed=seed)
-    return evaluate_all(policy, dataset, (estimator,), **options)[estimator]  # pyright: ignore[reportArgumentType]
+    log = prepare(dataset, discount=discount, objective=objective, seed=seed)
+    return evaluate_all(policy, log, (estimator,), interval=interval, level=level, draws=draws)[estimator]
 
 
 def evaluate_all(
     policy: Any,
     dataset: Dataset | Prepared,
-    estimators: Sequence[str] = tuple(ESTIMATORS),
+    estimators: Sequence[str] | None = None,
     *,
     discount: float | None = None,
-    objective: Objective = "return",
+    objective: Objective | None = None,
     interval: Interval = "bootstrap",
     level: float = 0.95,
     draws: int = 1000,
-    seed: int = 0,
+    seed: int | None = None,
 ) -> dict[str, Estimate]:
-    """The same by several estimators, on the same redrawn episodes."""
-    for name in estimators:
-        if name not in ESTIMATORS:
-            raise ValueError(f"there is no estimator {name!r}; choose from {', '.join(ESTIMATORS)}")
+    """The same by several estimators, all of them if not told, on the same redrawn episodes."""
+    names = tuple(ESTIMATORS) if estimators is None else estimators
+    log = prepare(dataset, discount=discount, objective=objective, seed=seed)
+    judged = Judged(policy, log, names)
+    bounds = intervals_of([judged.quotient(name) for name in names], log, interval, level, draws)
+    return {name: judged.estimate(name, bound, level) for name, bound in zip(names, bounds, strict=True)}
+
+
+class Judged:
+    """A policy on a log by several estimators, and on the log's refits where its propensities were estimated."""
+
+    def __init__(self, policy: Any, log: Prepared, estimators: Sequence[str]):
+        self.log = log
+        self.case = Case(log, probabilities_of(as_target(policy), log.dataset))
+        again = [Case(refit, self.case.probabilities) for refit in log.refits]
+        self._quotients = {
+            name: [_quotient(ESTIMATORS[name], case) for case in (self.case, *again)] for name in estimators
+        }
+
+    def quotient(self, estimator: str) -> Quotient:
+        return self._quotients[estimator][0]
+
+    def refits(self, estimator: str) -> list[Quotient]:
+        return self._quotients[estimator][1:]
+
+    def estimate(self, estimator: str, bounds: tuple[float, float], level: float) -> Estimate:
+        """One estimator's, within the bounds that an interval gave it."""
+        quotient, groups = self.quotient(estimator), self.log.dataset.groups
+        influence, support = quotient.influence(), support_of(self.case, quotient)
+        measures = measured(Evidence(self.case, quotient, support))
+        verdict, reason = verdict_of(measures)
+        error = standard_error(influence, groups)
+        return Estimate(
+            estimator=estimator,
+            value=quotient.value,
+            low=bounds[0],
+            high=bounds[1],
+            standard_error=error,
+            level=level,
+            effective_sample_size=support.effective_share * len(groups),
+            verdict=verdict,
+            reason=reason,
+            measures=measures,
+            diagnostics=support,
+            influence=influence,
+            shares=quotient.weight / (quotient.weight.sum() or 1.0),
+            objective=self.log.objective,
+            discount=self.log.discount,
+        ).widened(widening(error, [refit.value for refit in self.refits(estimator)]))
+
+
+def intervals_of(
+    quotients: Sequence[Quotient], log: Prepared, interval: Interval, level: float, draws: int
+) -> list[tuple[float, float]]:
+    """The interval of each, from the same draws."""
     if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, not {level}")
-    if interval not in ("bootstrap", "bernstein"):
-        raise ValueError(f"interval must be 'bootstrap' or 'bernstein', not {interval!r}")
-    log = dataset if isinstance(dataset, Prepared) else prepare(dataset, discount=discount, objective=objective)
-    case = Case(log, probabilities_of(as_target(policy), log.dataset))
-    found = {name: _quotient(ESTIMATORS[name], case) for name in estimators}
+        raise ValueError(f"level: expected a number between 0 and 1, got {level}")
+    if interval not in get_args(Interval):
+        raise ValueError(f"interval: expected one of {', '.join(get_args(Interval))}, got {interval!r}")
     groups = log.dataset.groups
     if interval == "bootstrap":
-        bounds = bootstrap(list(found.values()), groups, level, draws, seed)
-    else:
-        bounds = [bernstein(one, groups, level) for one in found.values()]
-    # where propensities were estimated: how far each estimate moves when they are fitted anew
-    again = [Case(refit, case.probabilities) for refit in log.refits]
-    return {
-        name: with_refits(
-            _estimate(name, case, one, bound, groups, level),
-            [_quotient(ESTIMATORS[name], other).value for other in again],
-        )
-        for (name, one), bound in zip(found.items(), bounds, strict=True)
-    }
+        return bootstrap(list(quotients), groups, level, draws, log.seed)
+    return [bernstein(one, groups, level) for one in quotients]
 
 
-def _quotient(estimator: Callable[..., Quotient], case: Case) -> Quotient:
+def _quotient(estimator: Any, case: Case) -> Quotient:
     rewards = case.prepared.dataset.rewards
-    found = estimator(case, rewards)
-    return found if case.prepared.objective == "return" else per(found, estimator(case, np.ones(len(rewards))))
-
-
-def _estimate(
-    name: str, case: Case, found: Quotient, bounds: tuple[float, float], groups: np.ndarray, level: float
-) -> Estimate:
-    influence = found.influence()
-    support = support_of(case, found)
-    verdict, reason = verdict_of(support, len(groups))
-    return Estimate(
-        estimator=name,
-        value=found.value,
-        low=bounds[0],
-        high=bounds[1],
-        standard_error=standard_error(influence, groups),
-        level=level,
-        effective_sample_size=support.effective_share * len(groups),
-        verdict=verdict,
-        reason=reason,
-        diagnostics=support,
-        influence=influence,
-        shares=found.weight / (found.weight.sum() or 1.0),
-        objective=case.prepared.objective,
-        discount=case.prepared.discount,
-    )
+    total = estimator(case, rewards)
+    return total if case.prepared.objective == "return" else per(total, estimator(case, np.ones(len(rewards))))

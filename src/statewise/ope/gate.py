@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -10,9 +10,11 @@ import numpy as np
 
 from statewise.data.dataset import Dataset
 from statewise.ope.estimate import Estimate
-from statewise.ope.evaluate import USUAL, evaluate_all, prepare
-from statewise.ope.intervals import Quotient, bernstein, bootstrap, standard_error
-from statewise.propensities.widening import widening, with_refits
+from statewise.ope.estimators import USUAL
+from statewise.ope.evaluate import Judged, intervals_of, prepare
+from statewise.ope.prepared import Prepared
+from statewise.ope.quotient import difference, standard_error
+from statewise.propensities.widening import widening
 
 Answer = Literal["deploy", "do not deploy", "collect more data"]
 
@@ -32,8 +34,8 @@ class Decision:
     high: float
     standard_error: float
     level: float
-    policy: Estimate
-    behaviour: Estimate
+    estimate: Estimate  # of the policy
+    baseline: Estimate  # of what is done today
     episodes: int
     episodes_needed: int | None  # in all, about; None: none are, or it cannot be said
 
@@ -45,13 +47,13 @@ class Decision:
 
 def gate(
     policy: Any,
-    dataset: Dataset,
+    dataset: Dataset | Prepared,
     *,
     estimator: str = USUAL,
     discount: float | None = None,
     level: float = 0.95,
     draws: int = 1000,
-    seed: int = 0,
+    seed: int | None = None,
 ) -> Decision:
     """Compares a policy with the behaviour that wrote the log, on the log.
 
@@ -62,36 +64,35 @@ def gate(
     >>> gate(policy, held_out).answer  # doctest: +SKIP
     'deploy'
     """
-    pairs = []
-    for log in (replace(dataset, estimated=None), *dataset.refits):  # each as if its propensities were known
-        ready = prepare(log, discount=discount, seed=seed)
-        told = evaluate_all(policy, ready, (estimator, "behaviour"), level=level, draws=draws, seed=seed)
-        pairs.append((told[estimator], told["behaviour"]))
-    (new, current), groups = pairs[0], dataset.groups
-    difference, influence = new.value - current.value, new.influence - current.influence
-    ones = np.ones(len(influence))
-    paired = Quotient(difference + influence, ones, ones, ones)
-    error = standard_error(influence, groups)
-    factor = widening(error, [one.value - other.value for one, other in pairs[1:]])
-    if not np.isfinite(influence).all():  # no episode carries any weight
-        bounds = (-np.inf, np.inf)
-    elif new.verdict == "weak":
-        bounds = bernstein(paired, groups, level)
-    else:
-        bounds = bootstrap([paired], groups, level, draws, seed)[0]
-    low, high = (difference + factor * (bound - difference) for bound in bounds)
-    answer, reason, needed = _decide(new, current, difference, low, high, factor * error, len(ones))
+    log = prepare(dataset, discount=discount, seed=seed)
+    names = (estimator, "behaviour")
+    judged = Judged(policy, log, names)
+    bounds = intervals_of([judged.quotient(name) for name in names], log, "bootstrap", level, draws)
+    new, current = (judged.estimate(name, bound, level) for name, bound in zip(names, bounds, strict=True))
+    paired = difference(judged.quotient(estimator), judged.quotient("behaviour"))
+    error = standard_error(paired.influence(), log.dataset.groups)
+    pairs = zip(judged.refits(estimator), judged.refits("behaviour"), strict=True)
+    factor = widening(error, [one.value - other.value for one, other in pairs])
+    if np.isfinite(paired.influence()).all():
+        # where few episodes decide, a bound that holds for every distribution
+        interval = "bernstein" if new.verdict == "weak" else "bootstrap"
+        (bound,) = intervals_of([paired], log, interval, level, draws)
+    else:  # no episode carries any weight
+        bound = (-np.inf, np.inf)
+    low, high = (paired.value + factor * (end - paired.value) for end in bound)
+    episodes = log.dataset.episodes
+    answer, reason, needed = _decide(new, current, paired.value, low, high, factor * error, episodes)
     return Decision(
         answer=answer,
         reason=reason,
-        difference=difference,
+        difference=paired.value,
         low=low,
         high=high,
         standard_error=factor * error,
         level=level,
-        policy=with_refits(new, [one.value for one, _ in pairs[1:]]),
-        behaviour=current,
-        episodes=len(ones),
+        estimate=new,
+        baseline=current,
+        episodes=episodes,
         episodes_needed=needed,
     )
 
@@ -106,14 +107,16 @@ def _decide(
             "missing are episodes in which someone does as the policy would",
             None,
         )
-    told = f"{100 * new.level:g} % interval of the difference {low:.4g} to {high:.4g}"
-    told += f"; the support is weak ({new.reason}), so the conservative bound counts" if new.verdict == "weak" else ""
+    interval = f"{100 * new.level:g} % interval of the difference {low:.4g} to {high:.4g}"
+    if new.verdict == "weak":
+        interval += f"; the support is weak ({new.reason}), so the conservative bound counts"
     if max(abs(low), abs(high)) <= SAME * max(abs(current.value), 1e-300):
         return "do not deploy", "the policy does what is done today", None
     if low > 0:
-        return "deploy", f"it earns {difference:.4g} more than the {current.value:.4g} of today ({told})", None
+        return "deploy", f"it earns {difference:.4g} more than the {current.value:.4g} of today ({interval})", None
     if high < 0:
-        return "do not deploy", f"it earns {-difference:.4g} less than the {current.value:.4g} of today ({told})", None
+        loss = f"it earns {-difference:.4g} less than the {current.value:.4g} of today ({interval})"
+        return "do not deploy", loss, None
     needed = episodes_needed(difference, error, episodes, new.level)
     if needed is not None and new.verdict == "weak":
         needed = max(needed, for_bernstein(difference, difference - low, error, episodes, new.level))
@@ -123,7 +126,7 @@ def _decide(
         how_many = "how many episodes would settle it cannot be said: the difference drowns in its own noise"
     else:
         how_many = f"about {needed:,} episodes in all would settle it; the log has {episodes:,}"
-    return "collect more data", f"it may be better or worse than what is done today ({told}); {how_many}", needed
+    return "collect more data", f"it may be better or worse than what is done today ({interval}); {how_many}", needed
 
 
 def episodes_needed(difference: float, error: float, episodes: int, level: float) -> int | None:

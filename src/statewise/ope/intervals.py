@@ -2,59 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 from jaxtyping import Float, Int
 
+from statewise.ope.quotient import Quotient, standard_error
+
 MOST_GROUPS = 10_000  # more episodes than this are pooled at random before they are drawn: time no longer grows
 CHUNK = 250  # draws at a time, which bounds memory
-
-
-@dataclass(frozen=True, eq=False)
-class Quotient:
-    """θ = Σ numerator / Σ denominator over episodes; a plain mean has denominator 1. And what it rests on."""
-
-    numerator: Float[np.ndarray, " episodes"]
-    denominator: Float[np.ndarray, " episodes"]
-    weight: Float[np.ndarray, " episodes"]  # what each episode carries of the estimate …
-    base: Float[np.ndarray, " episodes"]  # … and would carry if the policy were the behaviour
-    mass: float = 1.0  # the mean of the weights, which is 1 up to noise
-    imbalance: float = 0.0  # of the state ratio's equations
-    negative: float = 0.0  # the share of the state ratio's mass that was cut off at 0
-    missed: float = 0.0  # what a critic finds missing from the estimate, in standard errors
-    leaning: float = 0.0  # by how many a critic has moved it
-    reweighted: bool = True  # False: it says nothing of the policy
-
-    @property
-    def value(self) -> float:
-        total = self.denominator.sum()
-        return float(self.numerator.sum() / total) if total != 0 else float("nan")
-
-    def influence(self) -> Float[np.ndarray, " episodes"]:
-        """(N_e − θ D_e) / mean D: what each episode moves the estimate by."""
-        if self.denominator.sum() == 0:  # no episode carries any weight: there is no estimate
-            return np.full(len(self.numerator), np.nan)
-        return (self.numerator - self.value * self.denominator) / self.denominator.mean()
-
-
-def mean_of(values: Float[np.ndarray, " episodes"], like: Quotient) -> Quotient:
-    """The mean of values, one an episode, resting on what `like` does."""
-    return replace(like, numerator=values, denominator=np.ones(len(values)))
-
-
-def per(one: Quotient, other: Quotient) -> Quotient:
-    """θ₁/θ₂ of two estimates on the same episodes, to first order in each."""
-    return replace(one, numerator=one.value + one.influence(), denominator=other.value + other.influence())
-
-
-def standard_error(influence: Float[np.ndarray, " episodes"], groups: Int[np.ndarray, " episodes"]) -> float:
-    """√(Σ_g (Σ_{e∈g} influence_e)² · G/(G−1)) / episodes; with one episode a group it is std/√episodes."""
-    if not np.isfinite(influence).all():
-        return float("inf")
-    sums = np.bincount(groups, influence)
-    count = len(sums)
-    return float(np.sqrt(np.sum(sums**2) * count / (count - 1)) / len(influence)) if count > 1 else float("inf")
 
 
 def bootstrap(

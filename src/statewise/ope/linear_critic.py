@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Float
 
 from statewise.ope.equations import Equations
-from statewise.ope.intervals import Quotient, standard_error
 from statewise.ope.prepared import Case
+from statewise.ope.quotient import Quotient, standard_error
 from statewise.parts.ratio_closed_form import FOLDS
 
 RIDGE = 1e-4  # of features with second moment 1

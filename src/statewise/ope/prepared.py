@@ -26,10 +26,11 @@ from jaxtyping import Float
 from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
 from statewise.data.device import propensities_of
-from statewise.ope.equations import Equations, Solved, make_equations, solve
+from statewise.ope.equations import Equations, make_equations
 from statewise.ope.estimate import Objective
+from statewise.ope.solution import Solved, solve
+from statewise.parts.chain import Kind, chain_of, kind_of
 from statewise.parts.ratio_closed_form import ClosedForm
-from statewise.parts.ratio_network import Chain
 
 RATIO = ClosedForm()
 
@@ -61,12 +62,9 @@ class Prepared:
         return self.by_episode(self.growth)
 
     @property
-    def chain(self) -> Chain:
+    def chain(self) -> Kind:
         """The equations of the state ratio; only an average without end looks past the log's horizon."""
-        if self.discount < 1:
-            return "discounted"
-        endless = self.objective == "average" and not self.dataset.terminated.any()
-        return "continuing" if endless else "renewal"
+        return kind_of(self.dataset, self.discount, stationary=self.objective == "average")
 
     @cached_property
     def scaler(self) -> Scaler:
@@ -77,13 +75,13 @@ class Prepared:
         """The state ratio's equations, for the objective asked."""
         if self.chain != "continuing":
             return self.horizon_equations
-        return make_equations(self.dataset, self.scaler, self.chain, self.discount, self.seed, RATIO)
+        return make_equations(self.dataset, self.scaler, chain_of(self.dataset, self.discount), self.seed, RATIO)
 
     @cached_property
     def horizon_equations(self) -> Equations:
         """Those of visits within the log's horizon."""
-        chain = "discounted" if self.discount < 1 else "renewal"
-        return make_equations(self.dataset, self.scaler, chain, self.discount, self.seed, RATIO)
+        chain = chain_of(self.dataset, self.discount, stationary=False)
+        return make_equations(self.dataset, self.scaler, chain, self.seed, RATIO)
 
     @cached_property
     def refits(self) -> tuple[Prepared, ...]:
@@ -125,11 +123,11 @@ class Case:
         return self.taken / propensities_of(self.prepared.dataset)
 
     @cached_property
-    def unsupported(self) -> float:
-        """The share of the policy's decisions that the behaviour never takes; 0 where distributions are not logged."""
+    def unsupported(self) -> float | None:
+        """The share of the policy's decisions that the behaviour never takes; None where that cannot be known."""
         dataset = self.prepared.dataset
         if dataset.distributions is None:
-            return 0.0
+            return None
         lost = np.where(dataset.distributions <= 0, self.probabilities, 0.0).sum(axis=1)
         return float(np.average(lost, weights=self.prepared.growth))
 

@@ -16,6 +16,7 @@ from statewise.data.dataset import Dataset
 from statewise.data.device import device_log, propensities_of
 from statewise.ops.keys import key_for
 from statewise.parts import ratio, ratio_closed_form, ratio_network
+from statewise.parts.chain import chain_of
 from statewise.parts.ratio import Ground, State
 from statewise.parts.ratio_closed_form import ClosedForm, Solution
 from statewise.parts.ratio_network import RatioNetwork
@@ -75,11 +76,11 @@ def fit_ratio(
     settings = {"closed-form": ClosedForm(), "network": RatioNetwork()}[method] if isinstance(method, str) else method
     propensities = propensities_of(dataset)
     probabilities = probabilities_of(policy, dataset)
-    chain = ratio.chain_of(dataset, discount)
+    chain = chain_of(dataset, discount)
     scaler = Scaler.of(dataset)
     scaled = scaler.scale(dataset)
     key = jax.random.key(seed)
-    ground = ratio.prepare(settings, scaled, chain, discount, key_for(key, "features"))
+    ground = ratio.prepare(settings, scaled, chain, key_for(key, "features"))
     rho = np.take_along_axis(probabilities, dataset.actions[:, None].astype(np.int64), axis=1)[:, 0]
     rho = rho / propensities
     rho = np.minimum(rho, settings.clip) if settings.clip else rho
@@ -89,9 +90,9 @@ def fit_ratio(
     else:
         log = device_log(scaled, discount)
         learned = ratio_network.initial(settings, scaled.observations.shape[1], key_for(key, "ratio"))
-        state = _learn(settings, learned, jnp.asarray(rho, jnp.float32), log, chain, ground.bandwidth, steps, key)
+        state = _learn(settings, learned, jnp.asarray(rho, jnp.float32), log, chain.kind, ground.bandwidth, steps, key)
     raw = _signed(ground, state, scaled)
-    weight = discount**dataset.time if chain == "discounted" else np.ones(len(dataset))
+    weight = np.ones(len(dataset)) if chain.visits is None else chain.visits
     positive = np.maximum(raw, 0)
     scale = float(np.average(positive, weights=weight))
     scale = scale if scale > 0 else 1.0

@@ -16,10 +16,11 @@ from statewise.ops.kernels import median_distance
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
 from statewise.parts import ratio_closed_form, ratio_network
+from statewise.parts.chain import Chain, Kind
 from statewise.parts.learned import Learned
 from statewise.parts.policy import action_ratio
 from statewise.parts.ratio_closed_form import Basis, ClosedForm, Flow, Solution
-from statewise.parts.ratio_network import Chain, RatioNetwork
+from statewise.parts.ratio_network import RatioNetwork
 
 Settings = ClosedForm | RatioNetwork
 State = Solution | Learned
@@ -33,14 +34,7 @@ class Ground(eqx.Module):
     flow: Flow | None
 
 
-def chain_of(dataset: Dataset, discount: float, average: bool = False) -> Chain:
-    """Which equations hold: discounted below 1; else renewal where episodes end by themselves, continuing otherwise."""
-    if discount < 1 and not average:
-        return "discounted"
-    return "renewal" if dataset.terminated.any() else "continuing"
-
-
-def prepare(settings: Settings, dataset: Dataset, chain: Chain, discount: float, key: Key[Array, ""]) -> Ground:
+def prepare(settings: Settings, dataset: Dataset, chain: Chain, key: Key[Array, ""]) -> Ground:
     """Everything that does not depend on the policy; observations must be scaled."""
     states = np.asarray(dataset.observations)
     if dataset.observation_names[-1] == ABSORBED:  # which is no state, and far from all that are
@@ -48,10 +42,9 @@ def prepare(settings: Settings, dataset: Dataset, chain: Chain, discount: float,
     bandwidth = settings.bandwidth or median_distance(states)
     if isinstance(settings, RatioNetwork):
         return Ground(jnp.asarray(bandwidth, jnp.float32), None, None)
-    weight = discount**dataset.time if chain == "discounted" else None
     states = np.asarray(dataset.observations, np.float64)
-    basis = ratio_closed_form.make_basis(settings, states, bandwidth, key, weight)
-    flow = ratio_closed_form.make_flow(basis, dataset, chain, discount)
+    basis = ratio_closed_form.make_basis(settings, states, bandwidth, key, chain.visits)
+    flow = ratio_closed_form.make_flow(basis, dataset, chain)
     return Ground(jnp.asarray(bandwidth, jnp.float32), basis, flow)
 
 
@@ -72,7 +65,7 @@ def fit(
     state: State,
     policy: Network,
     log: DeviceLog,
-    chain: Chain,
+    chain: Kind,
     key: Key[Array, ""],
     steps: int | None = None,
 ) -> State:
@@ -94,7 +87,7 @@ def warm(
     state: State,
     policy: Network,
     log: DeviceLog,
-    chain: Chain,
+    chain: Kind,
     key: Key[Array, ""],
 ) -> State:
     """The first w, for the cloned policy: many steps of the network; nothing for the closed form, which keeps none."""

@@ -31,7 +31,7 @@ from jaxtyping import Array, Float, Int, Key
 from statewise.data.dataset import Dataset
 from statewise.data.device import after_last
 from statewise.ops.kernels import FourierFeatures, fourier_features
-from statewise.parts.ratio_network import Chain
+from statewise.parts.chain import Chain
 
 FOLDS = 3
 
@@ -115,37 +115,28 @@ def turned(
     return Basis(features, jnp.asarray(directions * kept / size, jnp.float32), jnp.asarray(importance, jnp.float32))
 
 
-def make_flow(basis: Basis, dataset: Dataset, chain: Chain, discount: float, seed: int = 0) -> Flow:
+def make_flow(basis: Basis, dataset: Dataset, chain: Chain, seed: int = 0) -> Flow:
     """Evaluates the features on every state, once for all policies, and cuts the log into folds by episode."""
     if dataset.episodes < FOLDS:
         raise ValueError(f"a ratio needs {FOLDS} episodes at least, the log has {dataset.episodes}")
     steps, last = len(dataset), dataset.starts[1:] - 1
     states = np.concatenate([dataset.observations, after_last(dataset)])
     phi = basis(jnp.asarray(states, jnp.float32))
-    following, usable = np.arange(1, steps + 1), np.ones(steps, dtype=bool)
+    following = np.arange(1, steps + 1)
     following[last] = steps + np.arange(dataset.episodes)
-    continuing = chain == "continuing"
-    if chain != "discounted":
-        discount = 1.0
-    if continuing:
-        onward = np.ones(steps)
-        usable[last] = dataset.has_final_observation
-    else:
-        onward = np.full(steps, discount)
-        onward[last] = 0.0
     fold = np.random.default_rng(seed).permutation(dataset.episodes)[dataset.episode_of_step] % FOLDS
     rows = [np.flatnonzero(fold == f) for f in range(FOLDS)]
     longest = max(map(len, rows))
     return Flow(
         phi=phi,
         following=jnp.asarray(following, jnp.int32),
-        onward=jnp.asarray(onward, jnp.float32),
-        weight=jnp.asarray(discount**dataset.time * usable, jnp.float32),
+        onward=jnp.asarray(chain.onward, jnp.float32),
+        weight=jnp.asarray(chain.weight, jnp.float32),
         fresh=phi[jnp.asarray(dataset.starts[:-1])].mean(axis=0),
         folds=jnp.asarray(np.stack([np.resize(one, longest) for one in rows]), jnp.int32),
         sizes=jnp.asarray([len(one) for one in rows], jnp.int32),
         importance=basis.importance,
-        continuing=continuing,
+        continuing=chain.kind == "continuing",
     )
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import equinox as eqx
 import jax
@@ -25,10 +24,10 @@ from statewise.data.device import DeviceLog, Rows
 from statewise.ops.kernels import rbf
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network, initial_network
+from statewise.parts.chain import Kind
 from statewise.parts.learned import Learned, descend, start
 
 CHUNK = 250  # steps whose pairs are drawn at once: 40 MB of kernels between two batches of 200
-Chain = Literal["renewal", "continuing", "discounted"]
 ActionRatio = Callable[[Rows], Float[Array, "*batch"]]  # ρ(s,a) of the policy that w is wanted for
 
 
@@ -76,7 +75,7 @@ def fit(
     learned: Learned,
     action_ratio: ActionRatio,
     log: DeviceLog,
-    chain: Chain,
+    chain: Kind,
     bandwidth: Float[Array, ""],
     steps: int,
     key: Key[Array, ""],
@@ -99,7 +98,7 @@ def draw_pairs(
     settings: RatioNetwork,
     action_ratio: ActionRatio,
     log: DeviceLog,
-    chain: Chain,
+    chain: Kind,
     bandwidth: Float[Array, ""],
     steps: int,
     key: Key[Array, ""],

@@ -79,8 +79,13 @@ class Calibration:
     chance: float  # the error that perfect probabilities would show, from the bins' noise alone
 
     @property
+    def tolerance(self) -> float:
+        """The error that chance alone would seldom exceed."""
+        return max(self.chance + 2 * self.standard_error, SMALL)
+
+    @property
     def good(self) -> bool:
-        return self.error <= max(self.chance + 2 * self.standard_error, SMALL)
+        return self.error <= self.tolerance
 
     @property
     def summary(self) -> str:

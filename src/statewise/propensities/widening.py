@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 
-def with_refits(estimate: Any, values: Sequence[float]) -> Any:
-    """Widens an estimate made with estimated propensities by how far it moves when they are fitted anew.
-
-    `values` are the same estimate on each of `Dataset.refits`. With s the standard error for given propensities
-    and b² the variance between refits, the standard error becomes √(s² + b²), and the interval grows in proportion.
-    That is the safe side: in truth the two errors often cancel in part.
-    """
-    factor = widening(estimate.standard_error, values)
-    return replace(
-        estimate,
-        low=estimate.value - factor * (estimate.value - estimate.low),
-        high=estimate.value + factor * (estimate.high - estimate.value),
-        standard_error=factor * estimate.standard_error,
-    )
-
-
 def widening(standard_error: float, values: Sequence[float]) -> float:
-    """√(s² + b²)/s; 1 where there are no refits."""
+    """√(s² + b²)/s: how much an error s grows when it is not known which propensities are right.
+
+    `values` are the same estimate on each of `Dataset.refits`, b² their variance; 1 where there are none. That is the
+    safe side: in truth the two errors often cancel in part.
+    """
     if len(values) < 2 or not standard_error > 0:
         return 1.0
     return float(np.hypot(standard_error, np.std(values, ddof=1)) / standard_error)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from statewise.data.dataset import Dataset
-from statewise.policies.network import Policy
 from statewise.report.content import ActionMap, Agreement
 
 FEWEST = 5  # decisions in a cell before it says anything
 SAMPLE = 5000  # decisions on which the telling columns are found
 
 
-def agreement(dataset: Dataset, policy: Policy) -> Agreement:
+def agreement(policy: Any, dataset: Dataset) -> Agreement:
     """Mean of π(j|s) over the decisions in which the log took i; `same` is the mean of π(a|s)."""
     probabilities = policy.probabilities(dataset.observations, dataset.legal)
     counts = np.bincount(dataset.actions, minlength=dataset.action_count)
@@ -24,7 +25,7 @@ def agreement(dataset: Dataset, policy: Policy) -> Agreement:
     return Agreement(policy.action_names, tuple(counts.tolist()), rows, float(taken.mean()))
 
 
-def telling_columns(dataset: Dataset, policy: Policy, count: int = 2) -> list[int]:
+def telling_columns(policy: Any, dataset: Dataset, count: int = 2) -> list[int]:
     """The columns whose shuffling changes the policy most: mean ½ Σ_a |π(a|s) − π(a|s′)|, s′ with another row's."""
     rng = np.random.default_rng(0)
     rows = rng.permutation(len(dataset))[:SAMPLE]
@@ -38,9 +39,9 @@ def telling_columns(dataset: Dataset, policy: Policy, count: int = 2) -> list[in
     return np.argsort(changes, kind="stable")[::-1][:count].tolist()
 
 
-def action_map(dataset: Dataset, policy: Policy, cells: tuple[int, int] = (14, 10)) -> ActionMap:
+def action_map(policy: Any, dataset: Dataset, cells: tuple[int, int] = (14, 10)) -> ActionMap:
     """What was done and what would be done, over the two most telling columns."""
-    columns = telling_columns(dataset, policy)
+    columns = telling_columns(policy, dataset)
     edges = [_edges(dataset.observations[:, j], n) for j, n in zip(columns, cells, strict=False)]
     edges = edges if len(edges) == 2 else [*edges, np.array([0.0, 1.0])]
     places = [_cell(dataset.observations[:, j], these) for j, these in zip(columns, edges, strict=False)] + [

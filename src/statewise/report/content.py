@@ -1,7 +1,7 @@
 """What a report says, as plain values; `RUN/decision.json` holds the same, but for what the run folder knows itself.
 
 decision.json is one object. Needed: `answer` (deploy, do not deploy, collect more data) and `because` (one sentence).
-Optional, each described below at the class of its values: `title`, `value_name`, `level`, `worths`, `checks`,
+Optional, each described below at the class of its values: `title`, `value_name`, `level`, `worths`, `measures`,
 `overlap`, `weight_shares`, `calibration`, `checkpoints`, `chosen`, `action_map`, `agreement`, `carriers`, `notes`,
 `settings`. `compare.action_map` and `compare.agreement` make theirs; `to_json(ReportContent(…))` writes the file.
 Learning curves, seeds, versions and the data's fingerprint come from the run folder.
@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal
+
+from statewise.base.decode import DecodeError, decode
+from statewise.ope.measures import Measurement
+from statewise.ope.verdict import Verdict
 
 Answer = Literal["deploy", "do not deploy", "collect more data", "not evaluated"]
-Verdict = Literal["supported", "weak", "not identified"]
 Role = Literal["current", "chosen", "other", "gain"]  # gain: of the chosen over current practice
-
-
-class ContentError(ValueError):
-    """The values are not such as a report can be made of."""
 
 
 @dataclass(frozen=True)
@@ -41,28 +39,17 @@ class Worth:
     def __post_init__(self) -> None:
         numbers = (self.value, self.low, self.high)
         if self.verdict == "not identified" and any(number is not None for number in numbers):
-            raise ContentError(f"{self.name}: it is not identified, so it must come without value, low and high")
+            raise DecodeError(f"{self.name}: it is not identified, so it must come without value, low and high")
         if self.verdict != "not identified" and self.value is None:
-            raise ContentError(f"{self.name}: it is {self.verdict}, so it needs a value")
+            raise DecodeError(f"{self.name}: it is {self.verdict}, so it needs a value")
 
     @classmethod
     def of(cls, name: str, role: Role, estimate: Any) -> Worth:
-        """What an `Estimate` says; where it is not identified, its numbers are left behind, as are infinite ends."""
-        known = estimate.verdict != "not identified"
-        ends = (estimate.value, estimate.low, estimate.high)
-        value, low, high = (float(end) if known and math.isfinite(end) else None for end in ends)
-        size = float(estimate.effective_sample_size)
-        return cls(name, role, estimate.verdict, estimate.estimator, value, low, high, size, estimate.reason)
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that must hold for the answer to be believed."""
-
-    name: str
-    outcome: Literal["good", "doubtful", "bad"]
-    measured: str  # the number, in words: "84 of 150 episodes"
-    meaning: str  # what it says to someone who has never heard of it
+        """What an `Estimate` says; infinite ends are left out."""
+        known = estimate.as_dict()
+        numbers = {key: known[key] for key in ("value", "low", "high", "effective_sample_size")}
+        finite = {key: None if one is None or not math.isfinite(one) else float(one) for key, one in numbers.items()}
+        return cls(name, role, estimate.verdict, estimate.estimator, reason=estimate.reason, **finite)
 
 
 @dataclass(frozen=True)
@@ -74,7 +61,7 @@ class Histogram:
 
     def __post_init__(self) -> None:
         if len(self.edges) != len(self.shares) + 1:
-            raise ContentError("a histogram needs one edge more than shares")
+            raise DecodeError("a histogram needs one edge more than shares")
 
 
 @dataclass(frozen=True)
@@ -161,7 +148,7 @@ class ReportContent:
     value_name: str = "return of an episode"
     level: float = 0.95  # of every interval
     worths: tuple[Worth, ...] = ()
-    checks: tuple[Check, ...] = ()
+    measures: tuple[Measurement, ...] = ()  # what the answer rests on, the one that decided it first
     overlap: Histogram | None = None
     weight_shares: tuple[float, ...] = ()  # each held-out episode's share of the total weight
     calibration: Calibration | None = None  # where propensities were estimated
@@ -187,8 +174,8 @@ def from_json(text: str) -> ReportContent:
     try:
         given = json.loads(text)
     except ValueError as error:
-        raise ContentError(f"it is not JSON ({error})") from error
-    return _made(ReportContent, given, "decision")
+        raise DecodeError(f"it is not JSON ({error})") from error
+    return decode(ReportContent, given, "decision")
 
 
 def to_json(content: ReportContent) -> str:
@@ -204,46 +191,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _made(kind: Any, given: Any, where: str) -> Any:
-    """`given` as `kind`, one of the few kinds that stand in the classes above."""
-    origin = get_origin(kind)
-    if kind is Any or (origin is dict and isinstance(given, dict)):
-        return given
-    if is_dataclass(kind) and isinstance(given, dict):
-        return _object(kind, given, where)
-    if origin is tuple and isinstance(given, list):
-        return tuple(_made(get_args(kind)[0], item, f"{where}[{i}]") for i, item in enumerate(given))
-    if origin is Literal and given in get_args(kind):
-        return given
-    if origin in (Union, UnionType):
-        return None if given is None else _made(get_args(kind)[0], given, where)
-    if kind is float and isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given):
-        return float(given)
-    if kind in (int, str) and isinstance(given, kind) and not isinstance(given, bool):
-        return given
-    choices = f" one of {', '.join(get_args(kind))}" if origin is Literal else ""
-    raise ContentError(f"{where} is {json.dumps(given)[:60]}, not{choices or f' {_word(kind, origin)}'}")
-
-
-def _object(kind: Any, given: dict[str, Any], where: str) -> Any:
-    kinds = get_type_hints(kind)
-    missing = [
-        each.name
-        for each in fields(kind)
-        if each.default is MISSING and each.default_factory is MISSING and each.name not in given
-    ]
-    unknown = sorted(set(given) - set(kinds))
-    if missing or unknown:
-        wrong = f"'{missing[0]}' is missing" if missing else f"'{unknown[0]}' is not known"
-        raise ContentError(f"{where}: {wrong}")
-    try:
-        return kind(**{name: _made(kinds[name], value, f"{where}.{name}") for name, value in given.items()})
-    except ContentError as error:
-        raise ContentError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
-
-
-def _word(kind: Any, origin: Any) -> str:
-    words = {float: "a number", int: "a whole number", str: "text", tuple: "a list", dict: "an object"}
-    return words.get(origin or kind, "an object")

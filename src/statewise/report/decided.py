@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 
 from statewise.data.dataset import Dataset
-from statewise.ope.diagnostics import EPISODES, IMBALANCE, UNSUPPORTED
 from statewise.ope.estimate import Estimate
 from statewise.ope.gate import Decision
 from statewise.ope.select import Selection
 from statewise.report import content as page
 from statewise.report.compare import action_map, agreement
-from statewise.report.content import Calibration, Carrier, Check, Checkpoint, Curve, Histogram, Place, ReportContent
+from statewise.report.content import Calibration, Carrier, Checkpoint, Curve, Histogram, Place, ReportContent
 
 NAMES = {"opposd": "OPPOSD", "offpac": "Off-PAC", "behaviour-cloning": "the cloned behaviour"}
-HEAVY = 0.2  # of all weight on the heaviest hundredth of the episodes: more, and few of them decide
 SHOWN = 500  # shares of the weight; more could not be told apart in a picture
 EDGES = np.geomspace(0.02, 50, 31)  # of π/μ; what lies beyond counts at the ends
 
@@ -28,6 +26,7 @@ class Candidate:
 
     algorithm: str
     selection: Selection
+    estimate: Estimate  # on the judging episodes
     chosen: bool
 
 
@@ -36,91 +35,51 @@ def decided(
     candidates: tuple[Candidate, ...],
     *,
     log: Dataset,
-    judge: Dataset,
+    judging: Dataset,
     curves: tuple[Curve, ...],
     settings: dict[str, Any],
     notes: tuple[str, ...] = (),
 ) -> ReportContent:
-    """The report's content; `judge` is the part of the log that no choice has seen."""
+    """The report's content; `judging` is the part of the log that no choice has seen."""
     best = next(one for one in candidates if one.chosen)
     policy = best.selection.policy
     return ReportContent(
         answer=decision.answer,
         because=_sentence(decision.reason),
-        value_name=_value_name(decision.policy),
+        value_name=_value_name(decision.estimate),
         level=decision.level,
         worths=_worths(decision, candidates),
-        checks=_checks(decision.policy, judge),
-        overlap=_overlap(judge, policy),
-        weight_shares=_shares(decision.policy),
-        calibration=_calibration(judge),
+        measures=decision.estimate.measures,
+        overlap=_overlap(judging, policy),
+        weight_shares=_shares(decision.estimate),
+        calibration=_calibration(judging),
         checkpoints=tuple(row for one in candidates for row in _checkpoints(one)),
         chosen=Place(best.algorithm, best.selection.seed, best.selection.update),
-        action_map=action_map(judge, policy),
-        agreement=agreement(judge, policy),
-        carriers=_carriers(decision.policy, judge),
-        notes=_notes(best, judge) + notes,
+        action_map=action_map(policy, judging),
+        agreement=agreement(policy, judging),
+        carriers=_carriers(decision.estimate, judging),
+        notes=_notes(best, judging) + notes,
         settings=settings | {"log": f"{log.episodes:,} episodes, {len(log):,} decisions"},
         curves=curves,
     )
 
 
 def _worths(decision: Decision, candidates: tuple[Candidate, ...]) -> tuple[page.Worth, ...]:
-    rows = [_worth("current practice", "current", decision.behaviour)]
+    rows = [_worth("current practice", "current", decision.baseline)]
     for one in candidates:
         name = NAMES.get(one.algorithm, one.algorithm)
         if one.chosen:
-            rows.insert(1, _worth(f"the new policy ({name})", "chosen", decision.policy))
+            rows.insert(1, _worth(f"the new policy ({name})", "chosen", decision.estimate))
         else:
-            rows.append(_worth(name, "other", one.selection.estimate))
-    if decision.policy.identified:
+            rows.append(_worth(name, "other", one.estimate))
+    if decision.estimate.identified:
         gain = decision.difference, decision.low, decision.high
-        rows.append(page.Worth("gain", "gain", decision.policy.verdict, decision.policy.estimator, *gain))
+        rows.append(page.Worth("gain", "gain", decision.estimate.verdict, decision.estimate.estimator, *gain))
     return tuple(rows)
 
 
 def _worth(name: str, role: page.Role, estimate: Estimate) -> page.Worth:
     return replace(page.Worth.of(name, role, estimate), reason=_sentence(estimate.reason))
-
-
-def _checks(estimate: Estimate, judge: Dataset) -> tuple[Check, ...]:
-    support = estimate.diagnostics
-    episodes, effective = len(estimate.influence), estimate.effective_sample_size
-    checks = [
-        Check(
-            "Enough episodes",
-            _outcome(1 / max(effective, 1e-12), EPISODES),
-            f"{effective:.0f} of {episodes:,} episodes",
-            "So many episodes really carry the estimate. Below 30 it is shaky, below 10 there is none.",
-        ),
-        Check(
-            "Actions that were tried",
-            _outcome(support.unsupported, UNSUPPORTED),
-            f"{100 * support.unsupported:.1f} % of decisions",
-            "What the new policy would do although nobody ever did it there. The log cannot tell what comes of that.",
-        ),
-        Check(
-            "States that were visited",
-            _outcome(support.imbalance, IMBALANCE),
-            f"{100 * support.imbalance:.1f} % left unexplained",
-            "The new policy leads to other situations than the log's. This is how far the log fails to account for "
-            "where it would lead, on episodes kept aside.",
-        ),
-        Check(
-            "No single episode decides",
-            "good" if support.tail <= HEAVY else "doubtful",
-            f"{100 * support.tail:.0f} % of the weight on the heaviest 1 % of episodes",
-            "If a few episodes carry most of the estimate, another log could tell another story.",
-        ),
-    ]
-    if judge.estimated is not None:
-        outcome = "doubtful" if judge.estimated.calibration.good else "bad"
-        checks.append(Check("Propensities", outcome, "estimated, not logged", judge.estimated.summary))
-    return tuple(checks)
-
-
-def _outcome(measured: float, bounds: tuple[float, float]) -> Any:
-    return "good" if measured <= bounds[0] else "doubtful" if measured <= bounds[1] else "bad"
 
 
 def _overlap(judged: Dataset, policy: Any) -> Histogram:

@@ -18,7 +18,13 @@ WORDS = {
     "collect more data": ("doubtful", "?", "Collect more data first"),
     "not evaluated": ("doubtful", "?", "No answer yet"),
 }
-OUTCOMES = {"good": ("✓", "good"), "doubtful": ("?", "doubtful"), "bad": ("✕", "not good")}
+# sign, word and CSS class of each outcome
+OUTCOMES = {
+    "good": ("✓", "good", "good"),
+    "doubtful": ("?", "doubtful", "doubtful"),
+    "bad": ("✕", "not good", "bad"),
+    "not made": ("–", "not checked", "open"),
+}
 ROLES = {"current": "what is done today", "chosen": "proposed", "other": "also considered", "gain": "difference"}
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Float
 
 from statewise.ope.estimators.per_decision import per_decision, weighted_per_decision
-from statewise.ope.intervals import Quotient
 from statewise.ope.linear_critic import action_values, widened
 from statewise.ope.prepared import Case
+from statewise.ope.quotient import Quotient
 
 
 def doubly_robust(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:

@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import Float
 
 from statewise.ope.estimators.state_ratio import missed, within_horizon
-from statewise.ope.intervals import Quotient, mean_of
 from statewise.ope.linear_critic import action_values, widened
 from statewise.ope.prepared import Case
+from statewise.ope.quotient import Quotient, mean_of
 
 
 def doubly_robust_state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:

@@ -21,8 +21,8 @@ from jaxtyping import Array, Float, Key
 from statewise.data.device import RowTable, device_log
 from statewise.data.sampling import RowSampler
 from statewise.ope.estimators.doubly_robust_state_ratio import corrected
-from statewise.ope.intervals import Quotient, mean_of
 from statewise.ope.prepared import Case
+from statewise.ope.quotient import Quotient, mean_of
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network, initial_network
 from statewise.parts.learned import Learned, descend_once, start

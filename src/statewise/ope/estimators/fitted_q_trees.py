@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from statewise.ope.estimators.fitted_q import from_values
-from statewise.ope.intervals import Quotient
 from statewise.ope.prepared import Case
+from statewise.ope.quotient import Quotient
 
 
 @dataclass(frozen=True)

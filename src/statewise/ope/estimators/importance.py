@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from statewise.ope.intervals import Quotient, mean_of
 from statewise.ope.prepared import Case
+from statewise.ope.quotient import Quotient, mean_of
 
 
 def importance_sampling(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from statewise.ope.intervals import Quotient
 from statewise.ope.prepared import Case
+from statewise.ope.quotient import Quotient
 
 NOTHING = 1e-200  # a sum of weights below this is rounding
 

@@ -13,10 +13,12 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from statewise.ope.equations import Equations, Solved, held_out_imbalance, pull
-from statewise.ope.intervals import Quotient, standard_error
+from statewise.ope.balance import held_out_imbalance
+from statewise.ope.equations import Equations
 from statewise.ope.linear_critic import state_values
 from statewise.ope.prepared import Case
+from statewise.ope.quotient import Quotient, standard_error
+from statewise.ope.solution import Solved, pull
 from statewise.parts.fit_ratio import fit_ratio
 
 TRIFLE = 0.05

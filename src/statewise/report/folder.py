@@ -1,4 +1,4 @@
-"""What a run folder says of itself, put together for its report."""
+"""The report of a run folder: what the folder says of itself, and the files that the report is."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from statewise.base.decode import DecodeError
+from statewise.base.files import write_text
 from statewise.learning.runs import RunError, RunFolder
-from statewise.report.content import ContentError, Curve, ReportContent, from_json
+from statewise.report.content import Curve, ReportContent, from_json, to_json
+from statewise.report.page import render
 
-DECISION = "decision.json"
+DECISION, REPORT = "decision.json", "report.html"
 METRICS = ("value", "ratio_ess", "entropy")
 NO_ANSWER = (
     "The policies of this run were learned but never evaluated on held-out episodes, so nothing is known of what they "
@@ -22,11 +25,18 @@ def from_run(folder: RunFolder) -> ReportContent:
     path = folder.path / DECISION
     try:
         content = from_json(path.read_text(encoding="utf-8")) if path.is_file() else _undecided()
-    except (ContentError, UnicodeError) as error:
+    except (DecodeError, UnicodeError) as error:
         raise RunError(f"{path}: {error}") from error
     manifest = folder.manifest()
     curves = content.curves or curves_of(folder, str(manifest.get("algorithm", "run")))
     return replace(content, curves=curves, manifest=manifest, folder=folder.path.name)
+
+
+def write_report(folder: RunFolder, content: ReportContent) -> None:
+    """decision.json and, after it, report.html."""
+    write_text(folder.path / DECISION, to_json(content))
+    page = render(replace(content, manifest=folder.manifest(), folder=folder.path.name))
+    write_text(folder.path / REPORT, page)
 
 
 def curves_of(folder: RunFolder, run: str) -> tuple[Curve, ...]:
@@ -35,13 +45,13 @@ def curves_of(folder: RunFolder, run: str) -> tuple[Curve, ...]:
         return ()
     metrics = folder.metrics()
     seeds = folder.manifest().get("seeds") or range(len(next(iter(metrics.values()), ())))
-    found = (
+    curves = (
         _curve(name, run, int(seed), values)
         for name in METRICS
         if name in metrics
         for seed, values in zip(seeds, np.asarray(metrics[name], dtype=float), strict=True)
     )
-    return tuple(curve for curve in found if curve.updates)
+    return tuple(curve for curve in curves if curve.updates)
 
 
 def _curve(name: str, run: str, seed: int, values: np.ndarray) -> Curve:

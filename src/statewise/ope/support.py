@@ -1,0 +1,54 @@
+"""What an estimate rests on, in numbers; `measures` says what each of them means for the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from statewise.ope.prepared import Case
+from statewise.ope.quotient import Quotient
+
+CARRIERS = 10  # episodes that are named
+TAIL = 0.01  # the share of episodes whose weight `tail` gives
+
+
+@dataclass(frozen=True)
+class Support:
+    """What an estimate rests on. Shares lie between 0 and 1; None: it has no such thing, or it cannot be known."""
+
+    overlap: float  # E_μ[min(1, ρ)] = Σ_a min(π, μ), over rows: 1 where the policy does as the behaviour does
+    effective_share: float  # effective sample size / episodes
+    tail: float  # the share of all weight on the heaviest 1 % of episodes
+    unsupported: float | None  # the share of the policy's mass on actions that the behaviour never takes there
+    mass: float  # the mean of the weights: 1 up to noise, less where the policy's episodes are missing from the log
+    agreement: float  # the mean probability that the policy gives to the logged actions
+    carriers: tuple[tuple[Any, float], ...]  # the episodes that carry most of the estimate, and their shares of it
+    imbalance: float | None = None  # the share by which the state ratio misses its equations on held-out episodes
+    negative: float | None = None  # Σ max(−w, 0) / Σ max(w, 0): what had to be cut off of a closed-form ratio
+    missed: float | None = None  # what a critic finds missing from a state ratio's estimate, in its standard errors
+    leaning: float | None = None  # … and what it has added to a doubly robust one
+
+
+def support_of(case: Case, estimate: Quotient) -> Support:
+    dataset = case.prepared.dataset
+    weight, base = estimate.weight, estimate.base
+    total = float(weight.sum())
+    most = min(max(CARRIERS, round(TAIL * len(weight))), len(weight))
+    order = np.argpartition(-weight, most - 1)[:most]
+    order = order[np.argsort(-weight[order], kind="stable")]
+    share = total**2 / np.sum(weight**2) * np.sum(base**2) / base.sum() ** 2 if total > 0 else 0.0
+    return Support(
+        overlap=float(np.minimum(case.ratio, 1).mean()),
+        effective_share=float(min(share, 1.0)),
+        tail=float(weight[order[: max(1, round(TAIL * len(weight)))]].sum() / total) if total > 0 else 1.0,
+        unsupported=case.unsupported if estimate.reweighted else 0.0,
+        mass=estimate.mass,
+        agreement=float(case.taken.mean()),
+        carriers=tuple((dataset.episode_ids[e], float(weight[e] / total)) for e in order[:CARRIERS] if total > 0),
+        imbalance=estimate.imbalance,
+        negative=estimate.negative,
+        missed=estimate.missed,
+        leaning=estimate.leaning,
+    )

@@ -1,0 +1,50 @@
+"""The chain of states whose stationary ratio is wanted; derived here alone, for those who learn and those who judge.
+
+- *renewal*: an episode that ends begins anew. Its stationary ratio is that of expected visits per episode.
+- *discounted*: the same where every step also ends the episode with probability 1 − γ: the ratio of discounted visits.
+- *continuing*: episodes go on after the log, and the ratio is that of stationary distributions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from statewise.data.dataset import Dataset
+
+Kind = Literal["renewal", "continuing", "discounted"]
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Where each row of a log leads, and how much it counts."""
+
+    kind: Kind
+    onward: Float[np.ndarray, " steps"]  # γc: with this chance to the state that followed; otherwise it begins anew
+    weight: Float[np.ndarray, " steps"]  # γᵗ; 0 on rows that lead nowhere known
+
+    @property
+    def visits(self) -> Float[np.ndarray, " steps"] | None:
+        """The weights where they are not all alike."""
+        return self.weight if self.kind == "discounted" else None
+
+
+def kind_of(dataset: Dataset, discount: float, stationary: bool = True) -> Kind:
+    """Which equations hold; `stationary` asks, where nothing ends by itself, for what comes after the log as well."""
+    if discount < 1:
+        return "discounted"
+    return "continuing" if stationary and not dataset.terminated.any() else "renewal"
+
+
+def chain_of(dataset: Dataset, discount: float, stationary: bool = True) -> Chain:
+    """The chain of a log's states."""
+    kind, last = kind_of(dataset, discount, stationary), dataset.starts[1:] - 1
+    onward, usable = np.full(len(dataset), float(discount)), np.ones(len(dataset))
+    if kind == "continuing":
+        usable[last] = dataset.has_final_observation
+    else:
+        onward[last] = 0.0
+    return Chain(kind, onward, discount**dataset.time * usable)
