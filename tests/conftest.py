@@ -21,6 +21,25 @@ def pytest_configure(config):
 
 
 @pytest.fixture
+def trees():
+    """A policy that acts by trees: two observations; do `no` below a = 0, `yes` above, `both` never by choice."""
+    from statewise.policies.trees import TreePolicy
+
+    return TreePolicy(
+        feature=np.zeros(7, np.int32),
+        threshold=np.zeros(7, np.float32),
+        children=np.array([[1, 2], [1, 1], [2, 2], [4, 5], [4, 4], [5, 5], [6, 6]], np.int32),
+        value=np.array([0.0, 1, 0, 0, 0, 1, -1]),
+        roots=np.array([[0], [3], [6]], np.int32),
+        depth=1,
+        epsilon=0.3,
+        observation_names=("a", "b"),
+        action_names=("no", "yes", "both"),
+        card={"algorithm": "FittedQ"},
+    )
+
+
+@pytest.fixture
 def policy():
     """A policy of random weights: three observations, four actions."""
     from statewise.policies.network import Policy

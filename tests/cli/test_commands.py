@@ -8,12 +8,8 @@ import polars as pl
 import pytest
 
 from logs import make
+from processes import statewise
 from statewise.policies.network import Policy
-
-
-def statewise(*arguments, start=("-m", "statewise"), **options):
-    command = [sys.executable, *start, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, **options)
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import polars as pl
 import pytest
-from test_cli import statewise as in_own_process
 
 import statewise.cli
 from logs import make
+from processes import statewise as in_own_process
 
 
 @pytest.fixture
@@ -131,6 +131,28 @@ def test_export_says_which_policy(run, saved, tmp_path):
     out = run("export", saved, "--format", "numpy", "--out", tmp_path / "x.py")
     assert out.returncode == 0, out.stderr
     assert "the policy in that file, for a, b, c" in out.stdout
+
+
+def test_trees_act_and_say_why_they_are_not_exported(run, trees, tmp_path):
+    """From a file and from a run alike."""
+    from statewise.learning.runs import RunFolder
+
+    folder = RunFolder.create(tmp_path / "run")
+    folder.write_manifest({"seeds": [0]})
+    folder.write_policy(0, 3, trees)
+    trees.save(tmp_path / "t.safetensors")
+    (tmp_path / "o.csv").write_text("a,b\n1,0\n-1,0\n")
+    for source in (tmp_path / "run", tmp_path / "t.safetensors"):
+        out = run("act", source, tmp_path / "o.csv", "--choose", "likeliest", "--json")
+        assert out.returncode == 0, out.stderr
+        assert [(row["action"], row["probability_yes"]) for row in json.loads(out.stdout)] == [
+            ("yes", pytest.approx(0.8)),
+            ("no", pytest.approx(0.1)),
+        ]
+        out = run("export", source, "--format", "numpy", "--out", tmp_path / "x.py")
+        assert out.returncode == 2
+        assert "expected a network, got a TreePolicy: only networks can be exported" in out.stderr
+        assert not (tmp_path / "x.py").exists()
 
 
 def test_report_of_a_run(run, tmp_path):

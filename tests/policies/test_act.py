@@ -59,6 +59,16 @@ def test_what_is_missing_or_too_much_is_named(policy, rows, words):
         arrange(policy, rows)
 
 
+def test_trees_act_too(trees):
+    observations = np.random.default_rng(0).normal(size=(100, 2))
+    legal = np.random.default_rng(1).random((100, 3)) < 0.5
+    legal[:, 1] = True
+    decisions = decide(trees, observations, np.random.default_rng(2), "draw", legal)
+    np.testing.assert_array_equal(decisions.probabilities, trees.probabilities(observations, legal))
+    assert legal[np.arange(100), decisions.actions].all()
+    np.testing.assert_array_equal(arrange(trees, [{"b": 2, "obs_a": 1}]), [[1, 2]])
+
+
 def test_numbers_beyond_computing_are_refused(policy):
     with pytest.raises(ObservationError, match="observation 2: its numbers are so large"):
         decide(policy, np.array([[0.0, 0, 0], [1e308, -1e308, 1e308]]), np.random.default_rng(0))

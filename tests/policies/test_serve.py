@@ -1,5 +1,6 @@
 """A real server on a real port: what it answers, and what it answers when asked wrongly."""
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from statewise.policies.network import Policy
+from statewise.policies.serve import application
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +23,7 @@ def server(tmp_path_factory):
         std=np.array([1.0, 0.5]),
         observation_names=("blood pressure", "age"),
         action_names=("wait", "treat", "refer"),
-        card={"algorithm": "OPPOSD", "data": "abc", "verdict": "weak"},
+        card={"algorithm": "OPPOSD", "data": "abc", "estimate": {"verdict": "weak"}},
     )
     path = tmp_path_factory.mktemp("serve") / "p.safetensors"
     policy.save(path)
@@ -92,6 +94,20 @@ def test_wrong_questions_get_a_sentence(server, body, words):
     answer = server[1].post("/act", **(content or {"json": body}))
     assert answer.status_code == 422
     assert words in answer.json()["error"]
+
+
+def test_trees_are_served_too(trees):
+    async def ask():
+        transport = httpx.ASGITransport(application(trees))
+        async with httpx.AsyncClient(transport=transport, base_url="http://policy") as client:
+            question = {"observations": [{"a": 1, "b": 0}]}
+            answers = [await client.post("/act", json=question), await client.get("/card")]
+            return [answer.json() for answer in (*answers, await client.get("/openapi.json"))]
+
+    decided, card, schema = asyncio.run(ask())
+    assert decided["decisions"][0]["probabilities"] == pytest.approx({"no": 0.1, "yes": 0.8, "both": 0.1})
+    assert card == trees.full_card()
+    assert schema["components"]["schemas"]["Question"]["examples"] == [{"observations": [{"a": 0.0, "b": 0.0}]}]
 
 
 def test_other_mistakes_have_the_same_shape(server):

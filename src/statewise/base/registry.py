@@ -17,8 +17,8 @@ class UnknownName(LookupError, ValueError):
 class Registry(Generic[T]):
     """Entries by name, in the order they were added.
 
-    `builtin` says where each entry is, as `module:attribute`; it is imported when it is first asked for, so that listing
-    the names costs nothing.
+    `builtin` says where each entry is, as `module:attribute`; it is imported when it is first asked for, so that
+    listing the names costs nothing.
 
     >>> colours = Registry("colour")
     >>> colours.add("red", 0xFF0000)

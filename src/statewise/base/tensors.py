@@ -1,4 +1,4 @@
-"""Reads safetensors with NumPy alone, so that a machine that only acts needs nothing else.
+"""Reads safetensors with NumPy alone, so that a machine that only acts needs nothing else; writes them by safetensors.
 
 The format: eight bytes, the header's length N (little-endian); N bytes of JSON, {name: {dtype, shape, data_offsets}}
 and {"__metadata__": {text: text}}; then the arrays' bytes, one behind the other.
@@ -44,6 +44,21 @@ def read_tensors(contents: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]
     if header_end + position != len(contents):
         raise TensorError("there are bytes that belong to nothing")
     return tensors, metadata
+
+
+def write_tensors(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> bytes:
+    """The file's contents: the same bytes for the same arrays and metadata, whose keys are sorted.
+
+    safetensors puts metadata into the order of a hash that differs from call to call.
+    """
+    from safetensors.numpy import save
+
+    contents = save(dict(tensors), dict(metadata))
+    header_end = 8 + int.from_bytes(contents[:8], "little")
+    header = json.loads(contents[8:header_end]) | {"__metadata__": dict(sorted(metadata.items()))}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # arrays begin at a multiple of eight
+    return len(text).to_bytes(8, "little") + text + contents[header_end:]
 
 
 def _kind(entry: Mapping) -> tuple[np.dtype, tuple[int, ...]]:

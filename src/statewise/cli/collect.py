@@ -12,7 +12,7 @@ from statewise.cli.options import json_option, misfit, seed_option, writable
 from statewise.cli.progress import bar
 from statewise.domains.behaviours import DOMAINS, Noisy, NoisyTrees, Uniform, domain_and_behaviour, with_noise
 from statewise.domains.collect import collect
-from statewise.policies.trees import load_policy
+from statewise.policies.files import load_policy
 
 
 @click.command(epilog="Example: statewise collect cartpole --episodes 500 --seed 0 --out cartpole.parquet")

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import click
 
 from statewise.data.rawlog import NAMED, Columns
-from statewise.policies.network import Policy
+from statewise.policies.files import StoredPolicy, load_policy
 from statewise.propensities.estimate import Model
 
 
@@ -106,16 +106,13 @@ propensity_model_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for a machine.")
 
 
-def policy_at(path: Path) -> tuple[Policy, str]:
+def policy_at(path: Path) -> tuple[StoredPolicy, str]:
     """The policy of a file or of a run folder, and in words which one it is."""
     if path.is_dir():
         from statewise.learning.runs import RunFolder  # it waits for JAX, which a policy file does not need
 
-        policy, words = RunFolder.open(path).policy()
-        if not isinstance(policy, Policy):
-            raise click.ClickException(f"{path}: its policy acts by trees; only a network's can be used here")
-        return policy, words
-    return Policy.load(path), "the policy in that file"
+        return RunFolder.open(path).policy()
+    return load_policy(path), "the policy in that file"
 
 
 def misfit(policy: Any, simulator: Any) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from statewise.policies.network import Policy
+from statewise.policies.files import StoredPolicy
 
 # draw: as the policy was evaluated, each action with its probability; likeliest: always the most probable one,
 # which is another policy than the one that was evaluated
@@ -33,7 +33,7 @@ class Decisions:
 
 
 def decide(
-    policy: Policy,
+    policy: StoredPolicy,
     observations: np.ndarray,
     rng: np.random.Generator,
     choose: Choose = "draw",
@@ -63,7 +63,7 @@ def decide(
     return Decisions(actions, names, propensities, probabilities)
 
 
-def arrange(policy: Policy, observations: Sequence[Any]) -> np.ndarray:
+def arrange(policy: StoredPolicy, observations: Sequence[Any]) -> np.ndarray:
     """Observations [n, features] from rows of numbers, in the policy's order, or of names and numbers."""
     if not isinstance(observations, Sequence) or isinstance(observations, str) or not observations:
         raise ObservationError("observations: give a list of them, each a list of numbers or {name: number, …}")
@@ -71,7 +71,7 @@ def arrange(policy: Policy, observations: Sequence[Any]) -> np.ndarray:
     return np.array([_numbers(names, row, i) for i, row in enumerate(observations)], dtype=np.float64)
 
 
-def arrange_legal(policy: Policy, legal: Any, count: int) -> np.ndarray | None:
+def arrange_legal(policy: StoredPolicy, legal: Any, count: int) -> np.ndarray | None:
     """Which actions are allowed, [n, actions]."""
     if legal is None:
         return None

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from statewise.data.dataset import Dataset
-from statewise.policies.network import Policy, softmax
+from statewise.policies.files import load_policy
+from statewise.policies.network import softmax
 from statewise.policies.probabilities import one_hot
 
 BATCH = 65_536  # rows that are given to another's model at a time
@@ -37,7 +38,7 @@ def as_target(source: Any, *, temperature: float | None = None) -> Any:
                 f"{path}: such a file runs code when it is opened; load it yourself in Python and pass the policy to "
                 "statewise.evaluate, or export it as .onnx"
             )
-        return Policy.load(path)
+        return load_policy(path)
     if hasattr(source, "predict") and hasattr(source, "predict_value"):
         return D3rlpyPolicy(source, temperature)
     return source

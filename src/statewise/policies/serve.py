@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.exceptions import HTTPException
 
 from statewise.policies.act import Choose, ObservationError, arrange, arrange_legal, decide
-from statewise.policies.network import Policy
+from statewise.policies.files import StoredPolicy
 
 MOST = 100_000  # observations in one request
 
@@ -37,7 +37,7 @@ class Health(BaseModel):
     actions: list[str]
 
 
-def application(policy: Policy, choose: Choose = "draw") -> FastAPI:
+def application(policy: StoredPolicy, choose: Choose = "draw") -> FastAPI:
     """The HTTP application: POST /act, GET /card, GET /health, and /docs."""
     rng = np.random.default_rng()  # endpoints are coroutines: one at a time draws from it
     Question = _question(policy)
@@ -97,7 +97,7 @@ def application(policy: Policy, choose: Choose = "draw") -> FastAPI:
     return app
 
 
-def _question(policy: Policy) -> type[BaseModel]:
+def _question(policy: StoredPolicy) -> type[BaseModel]:
     """The body of a request. Rows are checked by `arrange`, whose sentences are clearer; the schema says the same."""
     numbers = {"type": "number"}
     by_name = {
@@ -109,7 +109,8 @@ def _question(policy: Policy) -> type[BaseModel]:
     count = len(policy.observation_names)
     in_order = {"type": "array", "items": numbers, "minItems": count, "maxItems": count}
     rows = {"type": "array", "items": {"anyOf": [by_name, in_order]}, "minItems": 1, "maxItems": MOST}
-    example = dict(zip(policy.observation_names, policy.mean.tolist(), strict=True))
+    # trees know no mean
+    example = {each["name"]: each.get("mean", 0.0) for each in policy.full_card()["observations"]}
 
     class Question(BaseModel):
         model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"observations": [example]}]})
