@@ -17,7 +17,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 import statewise.cli
 from logs import make
-from statewise.cli.main import COMMANDS
+from statewise.cli import COMMANDS
 from statewise.learning.runs import RunFolder
 from statewise.policies.network import Policy
 

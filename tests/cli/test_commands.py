@@ -56,11 +56,14 @@ def test_faults_end_with_exit_code_2_and_no_traceback(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["inspct", "x.csv"], "Did you mean 'inspect'?"),
+        (["inspct", "x.csv"], "there is no command 'inspct'; did you mean 'inspect'?"),
         (["inspect"], "Missing argument"),
         (["inspect", "x.csv", "--jsn"], "No such option"),
         (["inspect", "absent.csv"], "there is no such file"),
-        (["collect", "carpole", "--out", "x.csv"], "'carpole' is not one of"),
+        (
+            ["collect", "carpole", "--out", "x.csv"],
+            "there is no domain 'carpole'; did you mean 'cartpole'? choose from cartpole, hiv",
+        ),
         (["collect", "cartpole", "--out", "x.txt"], "must end in .parquet or .csv"),
         (["collect", "cartpole", "--episodes", "0", "--out", "x.csv"], "is not in the range"),
         (["fit", "absent.csv", "--out", "run"], "there is no such file"),
@@ -81,7 +84,7 @@ def test_mistakes_are_answered_by_a_sentence(arguments, words, tmp_path):
 
 
 def test_every_command_has_help_with_an_example():
-    from statewise.cli.main import COMMANDS
+    from statewise.cli import COMMANDS
 
     for name in COMMANDS:
         out = statewise(name, "--help")

@@ -84,7 +84,7 @@ def test_act_answers_a_wrong_table_by_a_sentence(run, saved, tmp_path, text, wor
         (["act", ".", "o.csv"], "it is not a run folder"),
         (["act", "o.csv", "o.csv"], "it is not a policy file"),
         (["export", "p.safetensors", "--format", "onnx", "--out", "x.py"], "must end in .onnx"),
-        (["export", "p.safetensors", "--format", "pickle", "--out", "x.py"], "is not one of"),
+        (["export", "p.safetensors", "--format", "pickle", "--out", "x.py"], "there is no export format 'pickle'"),
         (["export", "p.safetensors", "--format", "numpy", "--out", "o.csv/x.py"], "cannot be written"),
         (["export", "o.csv", "--format", "numpy", "--out", "x.py"], "it is not a policy file"),
         (["export", ".", "--format", "numpy", "--out", "x.py"], "it is not a run folder"),

@@ -207,6 +207,7 @@ class Forged:
         self.action_names = actions or policy.action_names
         self.card = policy.card if card is None else card
         self.probabilities, self.full_card, self.from_parts = policy.probabilities, policy.full_card, policy.from_parts
+        self.save = policy.save
 
     def tensors(self):
         given = self._policy.tensors() | self._tensors
@@ -317,6 +318,9 @@ class Always:
     def full_card(self):
         return dict(self.card)
 
+    def save(self, path):
+        save_policy(self, path)
+
     def tensors(self):
         return {}
 
@@ -331,12 +335,12 @@ class Always:
 
 
 def test_a_kind_of_one_s_own_is_registered_by_its_format(path, monkeypatch):
-    save_policy(Always(1, ("a", "b"), ("no", "yes")), path)
+    Always(1, ("a", "b"), ("no", "yes")).save(path)
     with pytest.raises(PolicyFileError, match=r"'always-1', is not known here; .* or the module that registers that"):
         load_policy(path)
     monkeypatch.setattr(KINDS, "_entries", dict(KINDS._entries))
     KINDS.add(Always.format, Always)
     np.testing.assert_array_equal(load_policy(path).probabilities(OBSERVATIONS), [[0, 1]] * 3)
-    save_policy(Always(2, ("a", "b"), ("no", "yes")), path)
+    Always(2, ("a", "b"), ("no", "yes")).save(path)
     with pytest.raises(PolicyFileError, match=r"its parts do not fit together \(there is no action 2\)"):
         load_policy(path)

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 import numpy as np
 
-from statewise.cli.options import choose_option, json_option, listed, policy_at, seed_option, writable
+from statewise.cli.options import choose_option, json_option, policy_at, seed_option, writable
+from statewise.cli.types import listed
 from statewise.data.observations import read_observations, table_text, write_table
 from statewise.data.rawlog import Columns
 from statewise.policies.act import decide, matched

@@ -10,13 +10,14 @@ import click
 
 from statewise.cli.options import json_option, misfit, seed_option, writable
 from statewise.cli.progress import bar
+from statewise.cli.types import RegisteredName
 from statewise.domains.behaviours import DOMAINS, Noisy, NoisyTrees, Uniform, domain_and_behaviour, with_noise
 from statewise.domains.collect import collect
 from statewise.policies.files import load_policy
 
 
 @click.command(epilog="Example: statewise collect cartpole --episodes 500 --seed 0 --out cartpole.parquet")
-@click.argument("domain", type=click.Choice(DOMAINS))
+@click.argument("domain", type=RegisteredName(DOMAINS, "domain"))
 @click.option("--episodes", type=click.IntRange(min=1), default=500, show_default=True)
 @seed_option
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="A .parquet or .csv file.")

@@ -15,6 +15,7 @@ from rich.text import Text
 from statewise.cli.options import finite, json_option, log_options, propensity_model_option, seed_option
 from statewise.cli.progress import bar
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
+from statewise.cli.types import RegisteredName
 from statewise.data.dataset import Dataset, usual_discount
 from statewise.learning.runs import RunFolder
 from statewise.ope.estimate import Estimate
@@ -55,7 +56,7 @@ class Evaluation:
 @click.option(
     "--estimator",
     "estimators",
-    type=click.Choice(["all", *ESTIMATORS]),
+    type=RegisteredName(ESTIMATORS, "estimator", also=("all",)),
     multiple=True,
     default=("all",),
     show_default=True,

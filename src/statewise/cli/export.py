@@ -9,6 +9,7 @@ import click
 
 from statewise.base.files import written_whole
 from statewise.cli.options import json_option, policy_at, writable
+from statewise.cli.types import RegisteredName
 from statewise.policies.exports import EXPORTS, export_policy
 
 
@@ -17,7 +18,7 @@ from statewise.policies.exports import EXPORTS, export_policy
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(list(EXPORTS)),
+    type=RegisteredName(EXPORTS),
     required=True,
     help="onnx: for any ONNX runtime; numpy: one Python file that needs NumPy and nothing else.",
 )

@@ -22,6 +22,7 @@ from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
 from statewise.cli.options import json_option, log_options, needs, propensity_model_option
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
+from statewise.cli.types import RegisteredName
 from statewise.data.augment import smooth
 from statewise.data.dataset import Dataset
 from statewise.learning.fit import Result, Told, fit, usual_discount
@@ -33,8 +34,8 @@ from statewise.propensities.estimate import Propensities
 
 @click.command(epilog="Example: statewise fit cartpole.parquet --seeds 2 --out runs/cartpole")
 @click.argument("log", type=click.Path(path_type=Path))
-@click.option("--algorithm", type=click.Choice(ALGORITHMS), default="opposd", show_default=True)
-@click.option("--preset", "preset_name", type=click.Choice(list(PRESETS)), default="default", show_default=True)
+@click.option("--algorithm", type=RegisteredName(ALGORITHMS, "algorithm"), default="opposd", show_default=True)
+@click.option("--preset", "preset_name", type=RegisteredName(PRESETS, "preset"), default="default", show_default=True)
 @click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="Runs side by side.")
 @click.option("--updates", type=click.IntRange(min=1), help="Updates of the policy [default: the preset's].")
 @click.option(

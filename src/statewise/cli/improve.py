@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from dataclasses import fields
 from pathlib import Path
@@ -17,23 +16,13 @@ from rich.text import Text
 
 from statewise.cli.options import finite, json_option, log_options, propensity_model_option
 from statewise.cli.propensities import read_log
+from statewise.cli.types import Duration, RegisteredName
 from statewise.improvement import Improvement, Plan, Stage, improve
 from statewise.learning.presets import ALGORITHMS, OWN
 from statewise.learning.settings import changed, read_settings
 
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 LINES = 10  # at most, of each stage of learning
 COLOURS = {"deploy": "green", "do not deploy": "red", "collect more data": "yellow"}
-
-
-class _Duration(click.ParamType):
-    name = "time"
-
-    def convert(self, value, param, ctx) -> float:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h|)", str(value).strip())
-        if found is None or float(found[1]) <= 0:
-            self.fail(f"'{value}' is no time; write it as 90s, 5m or 1h", param, ctx)
-        return float(found[1]) * UNITS[found[2]]
 
 
 @click.command(epilog="Example: statewise improve visits.csv --out runs/visits")
@@ -43,12 +32,14 @@ class _Duration(click.ParamType):
     type=click.Path(path_type=Path),
     help="Folder of the run [default: runs/ and the log's name]; goes on there.",
 )
-@click.option("--algorithm", type=click.Choice([name for name in ALGORITHMS if name != "fitted-q"]), help="[opposd]")
+@click.option("--algorithm", type=RegisteredName(ALGORITHMS, "algorithm"), help="[opposd]")
 @click.option("--discount", type=click.FloatRange(0, 1, min_open=True), help="γ [default: chosen by the log].")
 @click.option("--seeds", type=click.IntRange(min=1), help=f"Runs to choose from [default: {Plan.seeds}].")
-@click.option("--preset", type=click.Choice(list(OWN)), help=f"[{Plan.preset}]; quick: a first look, in half the time.")
+@click.option(
+    "--preset", type=RegisteredName(OWN, "preset"), help=f"[{Plan.preset}]; quick: a first look, in half the time."
+)
 @click.option("--updates", type=click.IntRange(min=1), help="Updates of the policy [default: the preset's].")
-@click.option("--time-budget", type=_Duration(), help="Such as 5m; learning stops when its share is used up.")
+@click.option("--time-budget", type=Duration(), help="Such as 5m; learning stops when its share is used up.")
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file of these options and of [settings].")
 @log_options
 @propensity_model_option
@@ -63,7 +54,7 @@ def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **o
     dataset, _ = read_log(log, options, console)
     given = read_settings(config) if config else {}
     if isinstance(given.get("time_budget"), str):
-        given["time_budget"] = _Duration().convert(given["time_budget"], None, None)
+        given["time_budget"] = Duration().convert(given["time_budget"], None, None)
     given |= {each.name: options[each.name] for each in fields(Plan) if options.get(each.name) is not None}
     if options["propensity_model"] is not None:
         given["propensities"] = options["propensity_model"]

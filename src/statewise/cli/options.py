@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -11,26 +10,10 @@ from typing import Any, get_args
 
 import click
 
+from statewise.cli.types import Actions, listed
 from statewise.data.rawlog import NAMED, Columns
 from statewise.policies.files import StoredPolicy, load_policy
 from statewise.propensities.estimate import Model
-
-
-class _Actions(click.ParamType):
-    name = "number|A,B,…"
-
-    def convert(self, value, param, ctx) -> int | tuple[str, ...]:
-        words = listed(str(value))
-        if len(words) > 1 and all(words) and len(set(words)) == len(words):
-            return words
-        if not str(value).isdecimal() or int(value) < 1:
-            self.fail(f"'{value}' is neither a number above 0 nor different words, as A,B,C", param, ctx)
-        return int(value)
-
-
-def listed(text: str) -> tuple[str, ...]:
-    """The names in `A,B,"C, D"`."""
-    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
 
 
 def log_options(command: Callable) -> Callable:
@@ -42,7 +25,7 @@ def log_options(command: Callable) -> Callable:
     )(command)
     command = click.option(
         "--actions",
-        type=_Actions(),
+        type=Actions(),
         help="Number of actions [default: the largest seen, plus one], or the words for them in order, as A,B,C "
         "[default: those seen, by alphabet].",
     )(command)

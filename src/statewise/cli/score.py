@@ -12,6 +12,7 @@ from rich.table import Table
 
 from statewise.cli.options import json_option, misfit, seed_option
 from statewise.cli.progress import bar
+from statewise.cli.types import RegisteredName
 from statewise.domains.behaviours import DOMAINS, domain_and_behaviour, with_noise
 from statewise.domains.simulate import episode_keys, returns, rollout
 from statewise.learning.runs import RunFolder
@@ -21,7 +22,7 @@ BAR = 30  # characters of the longest bar
 
 @click.command(epilog="Example: statewise score runs/cartpole --domain cartpole")
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--domain", "name", type=click.Choice(DOMAINS), required=True)
+@click.option("--domain", "name", type=RegisteredName(DOMAINS, "domain"), required=True)
 @click.option("--episodes", type=click.IntRange(1, 100_000), default=64, show_default=True, help="A policy.")
 @seed_option
 @json_option

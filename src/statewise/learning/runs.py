@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from statewise.base.files import write_text, written_whole
-from statewise.policies.files import StoredPolicy, load_policy, save_policy
+from statewise.policies.files import load_policy
 
 LIBRARIES = ("statewise", "jax", "equinox", "optax", "numpy")
 
@@ -109,14 +109,14 @@ class RunFolder:
         restored = jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(leaf) for leaf in leaves])
         return int(found[-1].stem.split("-")[1]), restored
 
-    def write_policy(self, seed: int, update: int, policy: StoredPolicy) -> None:
-        save_policy(policy, self.checkpoints / f"seed-{seed}-update-{update}.safetensors")
+    def write_policy(self, seed: int, update: int, policy: Any) -> None:
+        policy.save(self.checkpoints / f"seed-{seed}-update-{update}.safetensors")
 
     def policies(self) -> dict[tuple[int, int], Any]:
         """Every checkpoint's policy by (seed, update), in that order."""
         return {key: load_policy(path) for key, path in self._policy_paths().items()}
 
-    def policy(self) -> tuple[StoredPolicy, str]:
+    def policy(self) -> tuple[Any, str]:
         """The policy to act by, and in words which one it is: the chosen one, or the first seed's last."""
         if self.chosen.is_file():
             return load_policy(self.chosen), "the policy that was chosen for this run"

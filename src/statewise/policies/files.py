@@ -51,6 +51,10 @@ class StoredPolicy(Protocol):
         """All that the file says about itself but the arrays, as JSON can hold it."""
         ...
 
+    def save(self, path: str | Path) -> None:
+        """Writes the file, by `save_policy`."""
+        ...
+
     def tensors(self) -> dict[str, np.ndarray]:
         """The arrays that are kept, by name."""
         ...
