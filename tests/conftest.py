@@ -12,7 +12,7 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")
 
-install_import_hook("statewise", "beartype.beartype")
+install_import_hook(["statewise", "actor_critic"], "beartype.beartype")
 
 
 def pytest_configure(config):

@@ -30,8 +30,6 @@ GOOD = "a good file"
 # `{run}` its run or policy, `{out}` what it writes.
 CALLS = {
     "act": "{run} {log} --out {out}.csv",
-    "bench": "--check",
-    "behaviour": "hiv --out {out}.safetensors",
     "collect": "cartpole --episodes 2 --out {out}.csv",
     "evaluate": "{run} {log} --estimator per-decision",
     "export": "{run} --format numpy --out {out}.py",
@@ -224,7 +222,7 @@ def full_disk():
         compilation_cache.reset_cache()
 
 
-@pytest.mark.parametrize("name", [name for name in WRITES_FILE if name != "behaviour"])
+@pytest.mark.parametrize("name", WRITES_FILE)
 def test_a_full_disk_leaves_the_good_file(name, place, told):
     out = next(place / word for word in call(name) if word.startswith("out."))
     out.write_text(GOOD)

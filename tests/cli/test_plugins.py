@@ -76,7 +76,7 @@ def test_everyday_commands_come_first(run):
     everyday, research = run("--help")[1].split("For research:")
     commands = [line.split()[0] for line in everyday.split("Commands:")[1].splitlines() if line.strip()]
     assert commands == ["inspect", "improve", "evaluate", "fit", "act", "serve", "export", "report"]
-    assert [line.split()[0] for line in research.splitlines() if line.strip()] == ["collect", "score", "reproduce", "bench", "behaviour"]
+    assert [line.split()[0] for line in research.splitlines() if line.strip()] == ["collect", "score", "reproduce"]
 
 
 def test_a_name_can_be_used_in_options_before_the_plugin_is_named(folder, policy, run):

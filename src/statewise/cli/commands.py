@@ -53,6 +53,4 @@ _add(
     collect="Write a log of simulated decisions.",
     score="Play a run's policies in a simulator.",
     reproduce="Run the paper's experiments again.",
-    bench="Time an update beside PyTorch.",
-    behaviour="Make the policies that write the HIV logs.",
 )
