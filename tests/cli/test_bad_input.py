@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-import statewise.cli
 from logs import make
 from statewise.cli import COMMANDS
 from statewise.learning.runs import RunFolder
@@ -73,18 +72,14 @@ def place(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def told(monkeypatch, capsys):
-    """Runs a command in this process, and asserts that it ended with a sentence."""
+def told(run):
+    """Runs a command, and asserts that it ended with a sentence."""
 
     def told(arguments, code=2):
-        monkeypatch.setattr("sys.argv", ["statewise", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:  # any other exception would be a traceback
-            statewise.cli.main()
-        out, err = capsys.readouterr()
-        words = " ".join((out + err).split())
-        assert ended.value.code == code, words
-        assert "Traceback" not in words
-        return words
+        ended = run(*arguments)
+        answer = " ".join((ended.stdout + ended.stderr).split())
+        assert ended.returncode == code, answer
+        return answer
 
     return told
 
@@ -161,7 +156,7 @@ def test_a_folder_in_place_of_a_log(name, place, told):
 
 @pytest.mark.parametrize("name", READS_RUN)
 @pytest.mark.parametrize(
-    ("run", "words"),
+    ("source", "words"),
     [
         ("absent", ("there is no such file", "it is not a run folder")),
         ("nothing", ("it is not a run folder",)),
@@ -170,15 +165,15 @@ def test_a_folder_in_place_of_a_log(name, place, told):
         ("cut.safetensors", ("it is not a policy file", "it is cut short", "it is not a run folder")),
     ],
 )
-def test_what_is_not_a_run(name, run, words, place, told):
+def test_what_is_not_a_run(name, source, words, place, told):
     (place / "nothing").mkdir()
     (place / "damaged").mkdir()
     (place / "damaged" / "manifest.json").write_text('{"algorithm": ')
     (place / "cut.safetensors").write_bytes((place / "p.safetensors").read_bytes()[:-20])
     before = files(place)
-    answer = told(call(name, run=run))
+    answer = told(call(name, run=source))
     assert any(each in answer for each in words), answer
-    assert run in answer
+    assert source in answer
     assert files(place) == before
 
 

@@ -1,14 +1,12 @@
 """`statewise evaluate` as a stranger meets it: a table, a verdict on each number, and one answer."""
 
 import json
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import statewise as sw
-from statewise.cli.main import main
 from statewise.cli.propensities import propensities_as_json
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
@@ -41,20 +39,6 @@ def folder(tmp_path):
     for update, table in ((1, BEHAVIOUR), (2, BETTER), (3, 0.6 * BEHAVIOUR + 0.4 * (1 - GREEDY))):
         run.write_policy(0, update, policy(table))
     return tmp_path
-
-
-@pytest.fixture
-def statewise(monkeypatch, capsys):
-    """Runs a command in this process, as the shell would."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["statewise", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        return ended.value.code or 0, told.out, told.err
-
-    return run
 
 
 def words(text):

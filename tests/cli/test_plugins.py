@@ -4,7 +4,6 @@ import sys
 
 import pytest
 
-import statewise.cli
 from statewise.cli import COMMANDS
 from statewise.policies.exports import EXPORTS
 
@@ -43,63 +42,53 @@ def folder(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["statewise", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            statewise.cli.main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, " ".join(err.split())
-
-    return run
-
-
 @pytest.mark.parametrize("plugin", ["toy", "toy.py", "./toy.py", "inner/toy.py", "inner.toy"])
-def test_a_plugin_s_command_is_a_command(plugin, folder, run):
+def test_a_plugin_s_command_is_a_command(plugin, folder, statewise):
     (folder / "inner").mkdir()
     (folder / "inner" / "toy.py").write_text(TOY)
-    assert run("--plugin", plugin, "hello", "--name", "you") == (0, "Hello, you.\n", "")
+    assert statewise("--plugin", plugin, "hello", "--name", "you") == (0, "Hello, you.\n", "")
 
 
-def test_a_plugin_s_command_is_listed(folder, run):
-    assert "hello" not in run("--help")[1]
-    code, out, _ = run("--plugin", "toy", "--help")
+def test_a_plugin_s_command_is_listed(folder, statewise):
+    assert "hello" not in statewise("--help")[1]
+    code, out, _ = statewise("--plugin", "toy", "--help")
     assert code == 0
     everyday, research = out.split("For research:")
     assert "hello Say hello." in " ".join(everyday.split())
     assert "hello" not in research
-    assert "Example: statewise hello" in run("--plugin", "toy", "hello", "--help")[1]
+    assert "Example: statewise hello" in statewise("--plugin", "toy", "hello", "--help")[1]
 
 
-def test_everyday_commands_come_first(run):
-    everyday, research = run("--help")[1].split("For research:")
+def test_everyday_commands_come_first(statewise):
+    everyday, research = statewise("--help")[1].split("For research:")
     commands = [line.split()[0] for line in everyday.split("Commands:")[1].splitlines() if line.strip()]
     assert commands == ["inspect", "improve", "evaluate", "fit", "act", "serve", "export", "report"]
     assert [line.split()[0] for line in research.splitlines() if line.strip()] == ["collect", "score", "reproduce"]
 
 
-def test_a_name_can_be_used_in_options_before_the_plugin_is_named(folder, policy, run):
+def test_a_name_can_be_used_in_options_before_the_plugin_is_named(folder, policy, statewise):
     """The plugin is imported before any other option is read, wherever it stands."""
     policy.save("p.safetensors")
     call = ("export", "p.safetensors", "--format", "table", "--out", "p.txt")
-    code, _, err = run(*call)
+    code, _, err = statewise(*call)
     assert code == 2
     assert "Invalid value for '--format': there is no export format 'table'; choose from onnx, numpy" in err
-    code, _, err = run(*call, "--plugin", "toy.py")
+    code, _, err = statewise(*call, "--plugin", "toy.py")
     assert code == 2  # the format was found, and what it writes compared
     assert "the table file differs from the policy by" in err
-    assert "[onnx|numpy|table]" in run("export", "--plugin", "toy", "--help")[1]
+    assert "[onnx|numpy|table]" in statewise("export", "--plugin", "toy", "--help")[1]
 
 
-def test_plugins_may_be_many_and_the_same(folder, run):
+def test_plugins_may_be_many_and_the_same(folder, statewise):
     (folder / "other.py").write_text(TOY.replace('"hello"', '"hi"').split("EXPORTS.add")[0])
-    code, out, err = run("--plugin", "toy", "--plugin", "other.py", "--plugin", "./toy.py", "hi", "--plugin", "toy")
+    code, out, err = statewise(
+        "--plugin", "toy", "--plugin", "other.py", "--plugin", "./toy.py", "hi", "--plugin", "toy"
+    )
     assert (code, out, err) == (0, "Hello, world.\n", "")
 
 
-def test_a_plugin_s_command_needs_the_plugin_before_it(folder, run):
-    code, _, err = run("hello", "--plugin", "toy")
+def test_a_plugin_s_command_needs_the_plugin_before_it(folder, statewise):
+    code, _, err = statewise("hello", "--plugin", "toy")
     assert code == 2
     assert "there is no command 'hello'; " in err
     assert "for a command that a plugin adds, write --plugin before it" in err
@@ -125,11 +114,13 @@ def test_a_plugin_s_command_needs_the_plugin_before_it(folder, run):
     ],
 )
 @pytest.mark.parametrize("place", ["group", "command"])
-def test_a_plugin_that_fails_is_a_sentence(plugin, text, sentence, place, folder, run):
+def test_a_plugin_that_fails_is_a_sentence(plugin, text, sentence, place, folder, statewise):
     if text is not None:
         (folder / (plugin.removesuffix(".py") + ".py")).write_text(text)
     given = ("--plugin", plugin)
-    code, out, err = run(*given, "inspect", "x.csv") if place == "group" else run("inspect", "x.csv", *given)
+    code, out, err = (
+        statewise(*given, "inspect", "x.csv") if place == "group" else statewise("inspect", "x.csv", *given)
+    )
     assert code == 2
     assert out == ""
     assert sentence in err

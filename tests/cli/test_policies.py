@@ -2,29 +2,13 @@
 
 import json
 import socket
-from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
 import pytest
 
-import statewise.cli
 from logs import make
 from processes import statewise as in_own_process
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """The command line within this process, which is quicker; what is not answered by a sentence fails the test."""
-
-    def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["statewise", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            statewise.cli.main()
-        out, err = capsys.readouterr()
-        return SimpleNamespace(returncode=ended.value.code or 0, stdout=out, stderr=" ".join(err.split()))
-
-    return run
 
 
 @pytest.fixture

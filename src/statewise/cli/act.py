@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 import numpy as np
 
 from statewise.cli.options import choose_option, json_option, policy_at, seed_option, writable
+from statewise.cli.terminal import echo_json
 from statewise.cli.types import listed
 from statewise.data.observations import read_observations, table_text, write_table
 from statewise.data.rawlog import Columns
@@ -69,6 +69,6 @@ def command(
         return
     write_table(answer, out)
     if as_json:
-        click.echo(json.dumps({"out": str(out), "decisions": len(numbers)}))
+        echo_json({"out": str(out), "decisions": len(numbers)})
     else:
         click.echo(f"Wrote {out}: {len(numbers):,} decisions")

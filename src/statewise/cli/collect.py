@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import click
 
 from statewise.cli.options import json_option, misfit, seed_option, writable
 from statewise.cli.progress import bar
+from statewise.cli.terminal import echo_json
 from statewise.cli.types import RegisteredName
 from statewise.domains.behaviours import DOMAINS, Noisy, NoisyTrees, Uniform, domain_and_behaviour, with_noise
 from statewise.domains.collect import collect
@@ -58,7 +58,7 @@ def command(
     seconds = time.perf_counter() - started
     if as_json:
         facts = {"log": str(out), "episodes": dataset.episodes, "steps": len(dataset)}
-        click.echo(json.dumps({**facts, "mean_return": float(dataset.returns().mean()), "seconds": seconds}))
+        echo_json({**facts, "mean_return": float(dataset.returns().mean()), "seconds": seconds})
     else:
         click.echo(
             f"Wrote {out}: {dataset.episodes:,} episodes, {len(dataset):,} decisions, "

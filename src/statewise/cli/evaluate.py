@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from statewise.cli.options import finite, json_option, log_options, propensity_model_option, seed_option
+from statewise.cli.options import json_option, log_options, propensity_model_option, seed_option
 from statewise.cli.progress import bar
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
+from statewise.cli.terminal import answers, coloured, echo_json, messages, note, table
 from statewise.cli.types import RegisteredName
 from statewise.data.dataset import Dataset, usual_discount
 from statewise.learning.runs import RunFolder
@@ -24,16 +24,6 @@ from statewise.ope.gate import Decision, gate
 from statewise.ope.select import Selection, select
 from statewise.policies.external import as_target
 from statewise.propensities.estimate import Propensities
-
-NARROWEST = 80
-COLOURS = {
-    "supported": "green",
-    "weak": "yellow",
-    "not identified": "red",
-    "deploy": "bold green",
-    "do not deploy": "bold red",
-    "collect more data": "bold yellow",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +83,7 @@ def command(
         policy, log = policy if log is None else log, policy if log is None else log
     if log is None:
         raise click.UsageError("Missing argument 'LOG'. (With --target-columns, LOG alone is enough.)")
-    console = Console(stderr=True, quiet=as_json, highlight=False)
+    console = messages(quiet=as_json)
     run = RunFolder.open(policy) if policy.is_dir() else None
     target = None if run else as_target("target-columns" if target_columns else policy)
     known_by = run.policy()[0] if run else target  # what a run would act by stands for all of its checkpoints
@@ -129,7 +119,7 @@ def command(
         propensities=report if isinstance(report, Propensities) else None,
     )
     if as_json:
-        click.echo(json.dumps(finite(_to_dict(found)), indent=2))
+        echo_json(_to_dict(found), indent=2)
     else:
         _show(found)
 
@@ -138,8 +128,7 @@ def _warn_of_training_data(dataset: Dataset, run: RunFolder | None, policy: Any,
     """What was learned from these very episodes looks better on them than it is."""
     card, manifest = getattr(policy, "card", {}), run.manifest() if run else {}
     if dataset.fingerprint in (card.get("data"), card.get("log"), manifest.get("data")):
-        words = "the policy was learned from these very episodes, which flatters it: evaluate it on others"
-        console.print(Text.assemble(("note  ", "bold yellow"), words))
+        note(console, "the policy was learned from these very episodes, which flatters it: evaluate it on others")
 
 
 def _choose(run: Path, scored: Any, report: Any, estimator: str, discount: float, seed: int, quiet: bool) -> Selection:
@@ -152,8 +141,7 @@ def _choose(run: Path, scored: Any, report: Any, estimator: str, discount: float
 
 
 def _show(found: Evaluation) -> None:
-    console = Console(highlight=False)
-    console.width = max(console.width, NARROWEST)
+    console = answers(wide=True)
     chosen, decision = found.selection, found.decision
     if chosen is not None:
         where = f"Of {len(chosen.scores)} checkpoints, update {chosen.update:,} of seed {chosen.seed}"
@@ -167,33 +155,29 @@ def _show(found: Evaluation) -> None:
         console.print()
         console.print(_reasons_table(doubts))
     console.print()
-    answer = Text(decision.answer.capitalize(), COLOURS[decision.answer])
-    console.print(answer + Text(f" (by {decision.policy.estimator}): {decision.reason}."))
+    console.print(
+        coloured(decision.answer.capitalize()) + Text(f" (by {decision.policy.estimator}): {decision.reason}.")
+    )
 
 
 def _estimates_table(estimates: dict[str, Estimate]) -> Table:
     level = next(iter(estimates.values())).level
-    table = Table(box=None, header_style="bold", pad_edge=True)
-    table.add_column("estimator")
-    table.add_column("value", justify="right")
-    table.add_column(f"{100 * level:g} % interval", justify="right")
-    table.add_column("effective\nepisodes", justify="right")
-    table.add_column("verdict")
+    interval = f"{100 * level:g} % interval"
+    shown = table(("estimator", "value", interval, "effective\nepisodes", "verdict"), left=("estimator", "verdict"))
     for name, one in estimates.items():
-        value, interval = (f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}") if one.identified else ("–", "–")
-        verdict = Text(one.verdict, COLOURS[one.verdict])
-        table.add_row(name, value, interval, f"{one.effective_sample_size:.0f}", verdict)
-    return table
+        value, ends = (f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}") if one.identified else ("–", "–")
+        shown.add_row(name, value, ends, f"{one.effective_sample_size:.0f}", coloured(one.verdict))
+    return shown
 
 
 def _reasons_table(estimates: dict[str, Estimate]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=True)
+    shown = table()
     same: dict[tuple[str, str], list[str]] = {}
     for name, one in estimates.items():
         same.setdefault((one.verdict, one.reason), []).append(name)
     for (verdict, reason), names in same.items():
-        table.add_row("\n".join(names), Text.assemble((verdict, COLOURS[verdict]), f": {reason}"))
-    return table
+        shown.add_row("\n".join(names), coloured(verdict) + Text(f": {reason}"))
+    return shown
 
 
 def _to_dict(found: Evaluation) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from statewise.base.files import written_whole
 from statewise.cli.options import json_option, policy_at, writable
+from statewise.cli.terminal import echo_json
 from statewise.cli.types import RegisteredName
 from statewise.policies.exports import EXPORTS, export_policy
 
@@ -39,6 +39,6 @@ def command(source: Path, kind: str, out: Path, as_json: bool) -> None:
     with written_whole(out) as part:
         part.write_bytes(contents)
     if as_json:
-        click.echo(json.dumps({"out": str(out), "format": kind, "policy": which, "card": policy.full_card()}))
+        echo_json({"out": str(out), "format": kind, "policy": which, "card": policy.full_card()})
     else:
         click.echo(f"Wrote {out}: {which}, for {', '.join(policy.observation_names)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -13,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
 from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
 from statewise.cli.options import json_option, log_options, needs, propensity_model_option
+from statewise.cli.progress import Watch
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
+from statewise.cli.terminal import answers, echo_json, messages, note, table
 from statewise.cli.types import RegisteredName
 from statewise.data.augment import smooth
 from statewise.data.dataset import Dataset
@@ -76,7 +74,7 @@ def command(
     **options,
 ) -> None:
     """Learn better policies from LOG and keep them, with all checkpoints and metrics, in a run folder."""
-    console = Console(stderr=True, quiet=as_json, highlight=False)
+    console = messages(quiet=as_json)
     dataset, estimate = read_log(log, options, console)
     propensities = estimated(dataset, console, options["propensity_model"]) if estimate else None
     dataset = dataset if propensities is None else propensities.dataset
@@ -89,18 +87,19 @@ def command(
         config = replace(config, smoothing=smoothing)
         shift = smooth(dataset, smoothing, horizon=config.horizon).reward_shift
         if shift > 0:
-            told = f"rewards are raised by {shift:.4g}, so that none is below the absorbing state's 0; "
-            console.print(Text.assemble(("note  ", "bold yellow"), told + "the critic's values include that"))
+            raised = f"rewards are raised by {shift:.4g}, so that none is below the absorbing state's 0"
+            note(console, f"{raised}; the critic's values include that")
     started = time.perf_counter()
     with (
         _trackers(out, tensorboard, mlflow) as trackers,
-        _Watch(console, updates or config.updates) as watcher,
+        Watch(console, "learning", updates or config.updates, "warm start and compilation …") as watch,
     ):
 
-        def tell(told: Told) -> None:
-            watcher.told(told)
+        def progress(learning: Told) -> None:
+            watch.show("learning", learning.update, learning.updates, _summary(learning))
+            watch.line(f"update {learning.update:>6,} of {learning.updates:,}   {_summary(learning)}")
             for tracker in trackers:
-                tracker(told.update)
+                tracker(learning.update)
 
         result = fit(
             dataset,
@@ -109,7 +108,7 @@ def command(
             updates=updates,
             checkpoint_every=checkpoint_every,
             out=out,
-            progress=tell,
+            progress=progress,
         )
     _report(result, dataset, out, time.perf_counter() - started, propensities, as_json)
 
@@ -140,41 +139,14 @@ def _trackers(out: Path, tensorboard: Path | None, mlflow: str | None) -> Iterat
             tracker.close(finished)
 
 
-class _Watch:
-    """A bar with value, effective share and entropy; plain lines where there is no terminal."""
-
-    def __init__(self, console: Console, updates: int):
-        self.console, self.updates = console, updates
-        parts = (
-            TextColumn("learning"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}"),
-        )
-        self.bar = Progress(*parts, console=console, transient=True, disable=not console.is_terminal)
-
-    def __enter__(self) -> _Watch:
-        self.bar.start()
-        self.task = self.bar.add_task("warm start and compilation …", total=self.updates)
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.bar.stop()
-
-    def told(self, told: Told) -> None:
-        words = "   ".join(
-            words
-            for number, words in (
-                (told.value, f"V̂(s₀) {told.value:.4g}"),
-                (told.ratio_ess, f"w: {told.ratio_ess:.0%} effective"),
-                (told.entropy, f"entropy {told.entropy:.2f}"),
-            )
-            if not math.isnan(number)  # which says that the algorithm has no such thing
-        )
-        self.bar.update(self.task, completed=told.update, description=words)
-        if not self.console.is_terminal:
-            self.console.print(f"update {told.update:>6,} of {told.updates:,}   {words}")
+def _summary(learning: Told) -> str:
+    """The critic's value, the ratio's effective share and the entropy, as far as the algorithm has them."""
+    parts = (
+        (learning.value, f"V̂(s₀) {learning.value:.4g}"),
+        (learning.ratio_ess, f"w: {learning.ratio_ess:.0%} effective"),
+        (learning.entropy, f"entropy {learning.entropy:.2f}"),
+    )
+    return "   ".join(text for number, text in parts if not math.isnan(number))  # NaN: it has no such thing
 
 
 def _report(
@@ -186,20 +158,18 @@ def _report(
             {"seed": seed} | {name: _or_none(values[i]) for name, values in last.items()}
             for i, seed in enumerate(result.seeds)
         ]
-        told = {"run": str(out), "seconds": seconds, "seeds": rows, "propensities": propensities_as_json(propensities)}
-        click.echo(json.dumps(told))
+        shown = propensities_as_json(propensities)
+        echo_json({"run": str(out), "seconds": seconds, "seeds": rows, "propensities": shown})
         return
     discount = result.config.discount
-    table = Table(box=None, header_style="bold", pad_edge=True)
-    for name in ("seed", "critic's value of the last policy", "ratio's effective share", "entropy"):
-        table.add_column(name, justify="right")
+    shown = table(("seed", "critic's value of the last policy", "ratio's effective share", "entropy"))
     for i, seed in enumerate(result.seeds):
         formats = {"value": ".4g", "ratio_ess": ".0%", "entropy": ".2f"}
         cells = (_or_none(last[name][i]) for name in formats)
-        words = ("–" if cell is None else format(cell, how) for cell, how in zip(cells, formats.values(), strict=True))
-        table.add_row(str(seed), *words)
-    console = Console(highlight=False)
-    console.print(table)
+        texts = ("–" if cell is None else format(cell, how) for cell, how in zip(cells, formats.values(), strict=True))
+        shown.add_row(str(seed), *texts)
+    console = answers()
+    console.print(shown)
     console.print(
         f"The log's own return: {dataset.returns(discount).mean():.4g} (γ = {discount:g}). A critic's value is a "
         "training signal, not evidence: evaluate the policies on held-out episodes before believing it."

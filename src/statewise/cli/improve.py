@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.panel import Panel
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from statewise.cli.options import finite, json_option, log_options, propensity_model_option
+from statewise.cli.options import json_option, log_options, propensity_model_option
+from statewise.cli.progress import Watch
 from statewise.cli.propensities import read_log
+from statewise.cli.terminal import answers, coloured, echo_json, messages
 from statewise.cli.types import Duration, RegisteredName
 from statewise.improvement import Improvement, Plan, Stage, improve
 from statewise.learning.presets import ALGORITHMS, OWN
 from statewise.learning.settings import changed, read_settings
 
 LINES = 10  # at most, of each stage of learning
-COLOURS = {"deploy": "green", "do not deploy": "red", "collect more data": "yellow"}
 
 
 @click.command(epilog="Example: statewise improve visits.csv --out runs/visits")
@@ -50,7 +49,7 @@ def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **o
     Part of the log teaches, part chooses among what was learned, and a part that neither has seen judges the choice.
     The folder then holds report.html, which says it all, and policy.safetensors, which can act.
     """
-    console = Console(stderr=True, quiet=as_json, highlight=False)
+    console = messages(quiet=as_json)
     dataset, _ = read_log(log, options, console)
     given = read_settings(config) if config else {}
     if isinstance(given.get("time_budget"), str):
@@ -61,36 +60,23 @@ def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **o
     plan = changed(Plan(), given)
     out = Path("runs") / log.stem if out is None else out
     started = time.perf_counter()
-    with _Watch(console) as watch:
-        improvement = improve(dataset, plan, out=out, progress=watch.told)
+    with Watch(console, "preparing") as watch:
+        improvement = improve(dataset, plan, out=out, progress=_shown(watch))
     _tell(improvement, time.perf_counter() - started, as_json)
 
 
-class _Watch:
-    """A bar for what is being done now; where there is no terminal, a line for each tenth of learning."""
+def _shown(watch: Watch) -> Callable[[Stage], None]:
+    """Shows every stage; where there is no terminal, a line for each tenth of learning and one for each other stage."""
+    lines: dict[str, int] = {}
 
-    def __init__(self, console: Console):
-        self.console, self.stage, self.tenth = console, "", 0
-        parts = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        self.bar = Progress(*parts, console=console, transient=True, disable=not console.is_terminal)
+    def show(stage: Stage) -> None:
+        watch.show(stage.name, stage.done, stage.total, stage.words)
+        line = (LINES if stage.name.startswith("learning") else 1) * stage.done // stage.total
+        if line > lines.get(stage.name, 0):
+            lines[stage.name] = line
+            watch.line(f"{stage.name}: {stage.done:,} of {stage.total:,}  {stage.words}".rstrip())
 
-    def __enter__(self) -> _Watch:
-        self.bar.start()
-        self.task = self.bar.add_task("preparing", total=None)
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.bar.stop()
-
-    def told(self, stage: Stage) -> None:
-        if stage.name != self.stage:
-            self.stage, self.tenth = stage.name, 0
-            self.bar.reset(self.task, total=stage.total)
-        self.bar.update(self.task, completed=stage.done, total=stage.total, description=stage.name)
-        tenth = (LINES if stage.name.startswith("learning") else 1) * stage.done // stage.total
-        if not self.console.is_terminal and tenth > self.tenth:
-            self.tenth = tenth
-            self.console.print(f"{stage.name}: {stage.done:,} of {stage.total:,}  {stage.words}".rstrip())
+    return show
 
 
 def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
@@ -99,33 +85,27 @@ def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
     if as_json:
         numbers = {"value": told.value, "low": told.low, "high": told.high} if told.identified else {"value": None}
         gain = {"difference": decision.difference, "low": decision.low, "high": decision.high}
-        click.echo(
-            json.dumps(
-                finite(
-                    {
-                        "answer": decision.answer,
-                        "because": decision.reason,
-                        "policy": {"file": str(improvement.policy_file), "verdict": told.verdict, **numbers},
-                        "current": decision.behaviour.value,
-                        "gain": gain if told.identified else None,
-                        "episodes_needed": decision.episodes_needed,
-                        "checks": {check.name: check.outcome for check in improvement.content.checks},
-                        "algorithm": improvement.algorithm,
-                        "seed": improvement.selection.seed,
-                        "update": improvement.selection.update,
-                        "stopped_by_time": improvement.stopped,
-                        "report": str(improvement.report),
-                        "seconds": seconds,
-                    }
-                )
-            )
+        echo_json(
+            {
+                "answer": decision.answer,
+                "because": decision.reason,
+                "policy": {"file": str(improvement.policy_file), "verdict": told.verdict, **numbers},
+                "current": decision.behaviour.value,
+                "gain": gain if told.identified else None,
+                "episodes_needed": decision.episodes_needed,
+                "checks": {check.name: check.outcome for check in improvement.content.checks},
+                "algorithm": improvement.algorithm,
+                "seed": improvement.selection.seed,
+                "update": improvement.selection.update,
+                "stopped_by_time": improvement.stopped,
+                "report": str(improvement.report),
+                "seconds": seconds,
+            }
         )
         return
-    console = Console(highlight=False)
-    answer = Text(decision.answer.capitalize(), style=f"bold {COLOURS[decision.answer]}")
-    console.print(
-        Panel(Text.assemble(answer, "\n", decision.reason[:1].upper() + decision.reason[1:] + "."), width=100)
-    )
+    console = answers()
+    reason = f"{decision.reason[:1].upper()}{decision.reason[1:]}."
+    console.print(Panel(Text.assemble(coloured(decision.answer.capitalize()), "\n", reason), width=100))
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_row("  today", f"{decision.behaviour.value:.4g}  (mean return of the log's judging episodes)")
     worth = (

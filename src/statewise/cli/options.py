@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,15 +61,6 @@ def writable(path: Path) -> None:
         part.unlink()
     except OSError as error:
         raise click.BadParameter(f"{path} cannot be written: {error.strerror}", param_hint="--out") from error
-
-
-def finite(told: Any) -> Any:
-    """JSON has no word for infinity: such a number becomes null."""
-    if isinstance(told, dict):
-        return {key: finite(value) for key, value in told.items()}
-    if isinstance(told, list | tuple):
-        return [finite(value) for value in told]
-    return None if isinstance(told, float) and not math.isfinite(told) else told
 
 
 seed_option = click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.text import Text
 
 from statewise.cli.options import log_arguments
 from statewise.cli.progress import bar
+from statewise.cli.terminal import note
 from statewise.data.dataset import Dataset
 from statewise.data.table import read
 from statewise.propensities.estimate import Model, Propensities, estimate_propensities
@@ -41,7 +41,7 @@ def read_log(
     findings.raise_faults()
     assert dataset is not None
     for warning in findings.warnings:
-        console.print(Text.assemble(("note  ", "bold yellow"), str(warning)))
+        note(console, str(warning))
     return dataset, arguments["propensity"] == "estimate"
 
 
@@ -49,7 +49,7 @@ def estimated(dataset: Dataset, console: Console, model: Model | None = None) ->
     """With a bar, and a word on how far the estimates can be trusted."""
     with bar("estimating propensities", FOLDS, quiet=console.quiet) as progress:
         found = estimate_propensities(dataset, model or "boosting", folds=FOLDS, progress=progress)
-    console.print(Text.assemble(("note  ", "bold yellow"), found.words))
+    note(console, found.words)
     return found
 
 

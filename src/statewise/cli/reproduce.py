@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from statewise.cli.options import writable
+from statewise.cli.terminal import answers
 
 NAMES = ("hard-example", "cartpole", "hiv", "hiv-selection", "hiv-variants", "where-it-matters")
 
@@ -59,5 +59,5 @@ def command(
     if docs is not None:
         add_to_page(study, tables, out, docs)
     if "summary" in tables.frames:
-        Console(highlight=False).print(markdown(tables.frames["summary"]), soft_wrap=True)
+        answers().print(markdown(tables.frames["summary"]), soft_wrap=True)
     click.echo(f"{out}/results.md, figure.png, figure.svg, {', '.join(f'{n}.parquet' for n in tables.frames)}")

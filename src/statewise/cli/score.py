@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from statewise.cli.options import json_option, misfit, seed_option
 from statewise.cli.progress import bar
+from statewise.cli.terminal import answers, echo_json, table
 from statewise.cli.types import RegisteredName
 from statewise.domains.behaviours import DOMAINS, domain_and_behaviour, with_noise
 from statewise.domains.simulate import episode_keys, returns, rollout
@@ -56,19 +54,17 @@ def _show(name: str, discount: float, current: float, scores: dict[tuple[int, in
     updates = sorted({update for _, update in scores})
     if as_json:
         rows = [{"seed": seed, "update": update, "return": value} for (seed, update), value in scores.items()]
-        click.echo(json.dumps({"domain": name, "discount": discount, "behaviour": current, "checkpoints": rows}))
+        echo_json({"domain": name, "discount": discount, "behaviour": current, "checkpoints": rows})
         return
     most = max(*scores.values(), current)
-    table = Table(box=None, header_style="bold", pad_edge=True)
-    for title in ("update", "mean", "least", "most"):
-        table.add_column(title, justify="right")
-    table.add_column(f"return in {name}, γ = {discount:g}")
-    table.add_row("behaviour", f"{current:.4g}", "", "", _bar(current, most, "yellow"))
+    curve = f"return in {name}, γ = {discount:g}"
+    shown = table(("update", "mean", "least", "most", curve), left=(curve,))
+    shown.add_row("behaviour", f"{current:.4g}", "", "", _bar(current, most, "yellow"))
     for update in updates:
         values = np.array([scores[seed, update] for seed in seeds if (seed, update) in scores])
         numbers = (f"{value:.4g}" for value in (values.mean(), values.min(), values.max()))
-        table.add_row(f"{update:,}", *numbers, _bar(values.mean(), most, "green"))
-    Console(highlight=False).print(table)
+        shown.add_row(f"{update:,}", *numbers, _bar(values.mean(), most, "green"))
+    answers().print(shown)
 
 
 def _bar(value: float, most: float, colour: str) -> str:

@@ -15,6 +15,8 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from statewise.base.jsonable import jsonable
+
 Answer = Literal["deploy", "do not deploy", "collect more data", "not evaluated"]
 Verdict = Literal["supported", "weak", "not identified"]
 Role = Literal["current", "chosen", "other", "gain"]  # gain: of the chosen over current practice
@@ -193,17 +195,7 @@ def from_json(text: str) -> ReportContent:
 
 def to_json(content: ReportContent) -> str:
     """Writes decision.json; numbers that are not finite become null."""
-    return json.dumps(_plain(content), indent=1, ensure_ascii=False)
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps(jsonable(content), indent=1, ensure_ascii=False)
 
 
 def _made(kind: Any, given: Any, where: str) -> Any:
