@@ -129,7 +129,7 @@ def test_judging_on_the_log_that_taught_is_warned_of(improved):
         for folder, judged in ((run, run.policy()[0]), (None, policy)):
             console = Console(file=io.StringIO(), width=200)
             _warn_of_training_data(data, folder, judged, console)
-            assert ("learned from these very episodes" in console.file.getvalue()) == warned
+            assert ("trained on these very episodes" in console.file.getvalue()) == warned
 
 
 def test_the_decision_can_be_read_back(improved):
@@ -274,7 +274,7 @@ def run(monkeypatch, capsys):
         ("sedes = 3", "there is no setting 'sedes'; there are discount, algorithm"),
         ("seeds = 'three'", "'seeds' is 'three', but should be something like 2"),
         ("discount = 'half'", "'discount' is 'half', but should be a number"),
-        ("time_budget = '5 minutes'", "'5 minutes' is no time; write it as 90s, 5m or 1h"),
+        ("time_budget = '5 minutes'", "expected a time such as 90s, 5m or 1h, got '5 minutes'"),
         ("[settings.critic]\nstep = 3", "there is no setting 'settings.critic.step'; there are hidden"),
         ("[settings]\ncritic = 3", "'settings.critic' is a table of settings, not 3"),
         ("[settings.actor]\nhidden = ['wide']", "'settings.actor.hidden' is 'wide'"),

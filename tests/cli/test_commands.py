@@ -69,7 +69,7 @@ def test_faults_end_with_exit_code_2_and_no_traceback(tmp_path):
         (["fit", "absent.csv", "--out", "run"], "there is no such file"),
         (["fit", "absent.csv", "--out", "run", "--smooth", "1"], "is not in the range"),
         (["score", "absent", "--domain", "cartpole"], "it is not a run folder"),
-        (["collect", "cartpole", "--noise", "0.5", "--out", "x.csv"], "it goes with --behaviour FILE"),
+        (["collect", "cartpole", "--noise", "0.5", "--out", "x.csv"], "it needs --behaviour FILE"),
         (["collect", "cartpole", "--seed", "4294967296", "--out", "x.csv"], "is not in the range"),
         (["collect", "cartpole", "--behaviour", "absent.safetensors", "--out", "x.csv"], "there is no such file"),
     ],

@@ -77,7 +77,7 @@ def test_of_a_run_a_checkpoint_is_chosen_and_that_is_said(folder, statewise):
         words(out)
     )
     assert "on 200 episodes of log.parquet" in words(out)
-    assert "learned from these very episodes" in words(err)
+    assert "trained on these very episodes" in words(err)
     told = json.loads(statewise("evaluate", folder / "run", folder / "log.parquet", *QUICK, "--json")[1])
     assert (told["selection"]["seed"], told["selection"]["update"]) == (0, 2)
     assert [one["update"] for one in told["selection"]["scores"]] == [1, 2, 3]
@@ -155,7 +155,7 @@ def test_missing_propensities_are_estimated_for_learning_too(folder, statewise, 
         (["better.safetensors", "absent.csv"], "there is no such file"),
         (["better.safetensors", "log.parquet", "--estimator", "wis"], "there is no estimator 'wis'; choose from all, "),
         (["log.parquet", "--target-columns"], "target_0: there is no such column"),
-        (["model.d3", "log.parquet"], "runs code when it is opened"),
+        (["model.d3", "log.parquet"], "opening such a file can run code"),
         (["log.parquet", "log.parquet"], "it is not a policy file"),
         ([".", "log.parquet"], "it is not a run folder"),
         (["swapped.safetensors", "log.parquet"], "the policy looks at state_3, state_2"),

@@ -93,7 +93,7 @@ def test_a_port_in_use_is_told(run, saved):
         port = taken.getsockname()[1]
         out = run("serve", saved, "--port", port)
     assert out.returncode == 2
-    assert f"127.0.0.1:{port} cannot be listened on (Address already in use" in out.stderr
+    assert f"cannot listen on 127.0.0.1:{port} (Address already in use" in out.stderr
 
 
 @pytest.mark.parametrize(("kind", "name"), [("onnx", "x.onnx"), ("numpy", "x.py")])

@@ -61,7 +61,7 @@ def test_times(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "0", "-5m", "5 days", "m"])
 def test_what_is_not_a_time(text):
-    with pytest.raises(click.BadParameter, match="is not a time; write it as 90s, 5m or 1h"):
+    with pytest.raises(click.BadParameter, match="expected a time such as 90s, 5m or 1h, got"):
         Duration().convert(text, None, None)
 
 

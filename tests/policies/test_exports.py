@@ -95,7 +95,7 @@ def test_the_python_file_needs_numpy_alone(policy, tmp_path):
     np.testing.assert_array_equal(module.probabilities(observations), policy.probabilities(observations))
     np.testing.assert_array_equal(module.probabilities(observations, legal), policy.probabilities(observations, legal))
     assert policy.full_card() == module.CARD
-    with pytest.raises(ValueError, match=r"give observations \[n, 3\]: a, b, c"):
+    with pytest.raises(ValueError, match=r"expected observations \[n, 3\] \(a, b, c\), got \[50, 2\]"):
         module.probabilities(observations[:, :2])
     # as a script, isolated, with every import but NumPy's and the standard library's refused
     code = (

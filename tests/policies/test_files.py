@@ -169,7 +169,7 @@ def test_cuts_anywhere_are_refused(policy, path):
         with pytest.raises(PolicyFileError):
             load_policy(path)
     path.write_bytes(whole + b"\0")
-    with pytest.raises(PolicyFileError, match="belong to nothing"):
+    with pytest.raises(PolicyFileError, match="there are bytes left over"):
         load_policy(path)
 
 
@@ -262,10 +262,10 @@ TREES = [
     ({"header": {"depth": 1}}, "expected a depth of 2, that of the deepest tree, got 1"),
     ({"header": {"epsilon": 1.5}}, "expected an epsilon from 0 to 1, got 1.5"),
     ({"header": {"epsilon": None}}, "expected an epsilon from 0 to 1, got None"),
-    (changed("children", 3, [0, 4]), "the nodes' children make no trees"),  # a ring
-    (changed("children", 2, [2, 8]), "the nodes' children make no trees"),  # a leaf that leads on
-    (changed("children", 5, [6, 1]), "the nodes' children make no trees"),  # a branch of two trees
-    (changed("roots", (0, 0), 1), "the nodes' children make no trees"),  # a root within a tree
+    (changed("children", 3, [0, 4]), "the nodes do not form trees"),  # a ring
+    (changed("children", 2, [2, 8]), "the nodes do not form trees"),  # a leaf that leads on
+    (changed("children", 5, [6, 1]), "the nodes do not form trees"),  # a branch of two trees
+    (changed("roots", (0, 0), 1), "the nodes do not form trees"),  # a root within a tree
 ]
 
 

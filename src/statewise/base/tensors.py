@@ -17,14 +17,14 @@ LONGEST_HEADER = 100_000_000  # the format's own limit
 
 
 class TensorError(ValueError):
-    """The bytes are no safetensors file, or not a whole one."""
+    """The bytes are not a safetensors file, or not a whole one."""
 
 
 def read_tensors(contents: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The arrays by name, and the metadata. Every byte must be accounted for: nothing is guessed or left over."""
     header_end = 8 + int.from_bytes(contents[:8], "little")
     if len(contents) < 8 or header_end > min(len(contents), 8 + LONGEST_HEADER):
-        raise TensorError("its header is not all there")
+        raise TensorError("its header is incomplete")
     try:
         header = json.loads(contents[8:header_end])
         metadata = header.pop("__metadata__", {})
@@ -36,13 +36,13 @@ def read_tensors(contents: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]
     tensors, position = {}, 0
     for first, last, name, dtype, shape in described:
         if first != position or last - first != dtype.itemsize * math.prod(shape):
-            raise TensorError(f"the place of '{name}' does not fit its shape")
+            raise TensorError(f"the offsets of '{name}' do not fit its shape")
         if header_end + last > len(contents):
-            raise TensorError(f"'{name}' is not all there")
+            raise TensorError(f"'{name}' is incomplete")
         flat = np.frombuffer(contents, dtype, math.prod(shape), header_end + first)
         tensors[name], position = flat.reshape(shape).copy(), last
     if header_end + position != len(contents):
-        raise TensorError("there are bytes that belong to nothing")
+        raise TensorError("there are bytes left over")
     return tensors, metadata
 
 

@@ -24,7 +24,7 @@ from statewise.policies.files import load_policy
 @click.option(
     "--behaviour",
     metavar="uniform|FILE",
-    help="Who acts: uniformly random choices, or a policy file [default: the domain's own].",
+    help="Who acts: uniform for random choices, or a policy file [default: the domain's own behaviour].",
 )
 @click.option(
     "--noise",
@@ -44,7 +44,7 @@ def command(
     if out.suffix not in (".parquet", ".csv"):
         raise click.BadParameter(f"{out.name} must end in .parquet or .csv", param_hint="--out")
     if noise and behaviour in (None, "uniform"):
-        raise click.BadParameter("it goes with --behaviour FILE", param_hint="--noise")
+        raise click.BadParameter("it needs --behaviour FILE", param_hint="--noise")
     writable(out)
     simulator, acting = domain_and_behaviour(domain)
     if behaviour == "uniform":

@@ -41,10 +41,10 @@ _add(
     "everyday",
     inspect="Check a log and say what it holds.",
     improve="From a log to a decision: learn, choose, judge, report.",
-    evaluate="Say what a policy is worth, and whether to deploy it.",
+    evaluate="Estimate what a policy is worth, and whether to deploy it.",
     fit="Learn policies from a log.",
-    act="Say what a policy does in each row of a table.",
-    serve="Answer over HTTP what a policy does.",
+    act="Apply a policy to each row of a table.",
+    serve="Serve a policy over HTTP.",
     export="Write a policy for other programs: ONNX, or plain Python.",
     report="Write a run's report: one page, the answer first.",
 )

@@ -28,7 +28,7 @@ from statewise.propensities.estimate import Propensities
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """All that is told."""
+    """All that is shown."""
 
     name: str
     log: Path
@@ -50,15 +50,15 @@ class Evaluation:
     multiple=True,
     default=("all",),
     show_default=True,
-    help="May be given several times; the gate and the choice of a checkpoint use the first.",
+    help="May be repeated; the gate and the selection of a checkpoint use the first.",
 )
 @click.option(
     "--discount",
     type=click.FloatRange(0, 1, min_open=True),
-    help="γ [default: the run's; else 1 where episodes end by themselves, .98 where they go on].",
+    help="γ [default: the run's, or else 1 if episodes end by themselves, otherwise 0.98].",
 )
 @click.option(
-    "--target-columns", is_flag=True, help="The policy is columns target_0, target_1, … of LOG; give LOG alone."
+    "--target-columns", is_flag=True, help="The policy is in columns target_0, target_1, … of LOG; give LOG alone."
 )
 @seed_option
 @log_options
@@ -74,10 +74,10 @@ def command(
     as_json: bool,
     **options,
 ) -> None:
-    """Say what POLICY would have earned, from LOG, which another policy wrote.
+    """Estimate what POLICY would have earned, from LOG, which another policy wrote.
 
-    POLICY is a run folder, a policy file (.safetensors) or an ONNX file (.onnx). Of a run, the checkpoint is chosen on
-    one half of LOG and evaluated on the other. LOG should hold episodes that the policy was not learned from.
+    POLICY is a run folder, a policy file (.safetensors) or an ONNX file (.onnx). Of a run, a checkpoint is selected on
+    one half of LOG and evaluated on the other. LOG should hold episodes that the policy was not trained on.
     """
     if target_columns:
         policy, log = policy if log is None else log, policy if log is None else log
@@ -108,7 +108,7 @@ def command(
             estimates[name] = evaluate(target, report, name, discount=gamma, seed=seed)
             progress(done)
         decision = gate(target, report, estimator=first, discount=gamma, seed=seed)
-    found = Evaluation(
+    evaluation = Evaluation(
         name="target columns" if target_columns else str(policy),
         log=log,
         episodes=dataset.episodes,
@@ -119,16 +119,16 @@ def command(
         propensities=report if isinstance(report, Propensities) else None,
     )
     if as_json:
-        echo_json(_to_dict(found), indent=2)
+        echo_json(_to_dict(evaluation), indent=2)
     else:
-        _show(found)
+        _show(evaluation)
 
 
 def _warn_of_training_data(dataset: Dataset, run: RunFolder | None, policy: Any, console: Console) -> None:
-    """What was learned from these very episodes looks better on them than it is."""
+    """A policy looks better than it is on the episodes it was trained on."""
     card, manifest = getattr(policy, "card", {}), run.manifest() if run else {}
     if dataset.fingerprint in (card.get("data"), card.get("log"), manifest.get("data")):
-        note(console, "the policy was learned from these very episodes, which flatters it: evaluate it on others")
+        note(console, "the policy was trained on these very episodes and looks better on them than it is; use others")
 
 
 def _choose(run: Path, scored: Any, report: Any, estimator: str, discount: float, seed: int, quiet: bool) -> Selection:
@@ -137,20 +137,22 @@ def _choose(run: Path, scored: Any, report: Any, estimator: str, discount: float
         return select(policies, scored, report, estimator=estimator, discount=discount, seed=seed, progress=progress)
 
 
-# Telling
+# Showing
 
 
-def _show(found: Evaluation) -> None:
+def _show(evaluation: Evaluation) -> None:
     console = answers(wide=True)
-    chosen, decision = found.selection, found.decision
+    chosen, decision = evaluation.selection, evaluation.decision
     if chosen is not None:
         where = f"Of {len(chosen.scores)} checkpoints, update {chosen.update:,} of seed {chosen.seed}"
         console.print(Text(f"{where}: on the other half of the log, {chosen.reason}."))
-    head = f"{found.name} on {found.episodes:,} episodes of {found.log.name}, γ = {found.discount:g}"
+    head = (
+        f"{evaluation.name} on {evaluation.episodes:,} episodes of {evaluation.log.name}, γ = {evaluation.discount:g}"
+    )
     console.print(Text(head, "bold"))
     console.print()
-    console.print(_estimates_table(found.estimates))
-    doubts = {name: one for name, one in found.estimates.items() if one.verdict != "supported"}
+    console.print(_estimates_table(evaluation.estimates))
+    doubts = {name: one for name, one in evaluation.estimates.items() if one.verdict != "supported"}
     if doubts:
         console.print()
         console.print(_reasons_table(doubts))
@@ -180,16 +182,16 @@ def _reasons_table(estimates: dict[str, Estimate]) -> Table:
     return shown
 
 
-def _to_dict(found: Evaluation) -> dict[str, Any]:
-    chosen = found.selection
+def _to_dict(evaluation: Evaluation) -> dict[str, Any]:
+    chosen = evaluation.selection
     return {
-        "policy": found.name,
-        "log": str(found.log),
-        "episodes": found.episodes,
-        "discount": found.discount,
-        "estimates": [_estimate_to_dict(one) for one in found.estimates.values()],
+        "policy": evaluation.name,
+        "log": str(evaluation.log),
+        "episodes": evaluation.episodes,
+        "discount": evaluation.discount,
+        "estimates": [_estimate_to_dict(one) for one in evaluation.estimates.values()],
         "gate": {
-            key: getattr(found.decision, key)
+            key: getattr(evaluation.decision, key)
             for key in ("answer", "reason", "difference", "low", "high", "standard_error", "level", "episodes_needed")
         },
         "selection": None
@@ -204,12 +206,12 @@ def _to_dict(found: Evaluation) -> dict[str, Any]:
                 for (seed, update), one in chosen.scores.items()
             ],
         },
-        "propensities": propensities_as_json(found.propensities),
+        "propensities": propensities_as_json(evaluation.propensities),
     }
 
 
 def _estimate_to_dict(one: Estimate) -> dict[str, Any]:
-    """A value that the log cannot tell is null."""
+    """A value that the log does not identify is null."""
     names = ("value", "low", "high", "standard_error")
     numbers = {name: getattr(one, name) if one.identified else None for name in names}
     known = {"estimator": one.estimator, "verdict": one.verdict, "reason": one.reason}

@@ -22,13 +22,18 @@ from statewise.policies.exports import EXPORTS, export_policy
     required=True,
     help="onnx: for any ONNX runtime; numpy: one Python file that needs NumPy and nothing else.",
 )
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="A .onnx or .py file.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="File with the ending of the format: .onnx, .py.",
+)
 @json_option
 def command(source: Path, kind: str, out: Path, as_json: bool) -> None:
     """Write the policy of a run folder or policy file in another format, scaling and softmax included.
 
-    Of a run, the chosen policy where one was chosen, otherwise the last one of the first seed. What is written was
-    first compared with the policy itself.
+    Of a run, the selected policy if there is one, otherwise the last one of the first seed. The file is checked against
+    the policy before it is written.
     """
     ending = EXPORTS[kind].ending
     if out.suffix != ending:

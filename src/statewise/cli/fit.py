@@ -34,26 +34,29 @@ from statewise.propensities.estimate import Propensities
 @click.argument("log", type=click.Path(path_type=Path))
 @click.option("--algorithm", type=RegisteredName(ALGORITHMS, "algorithm"), default="opposd", show_default=True)
 @click.option("--preset", "preset_name", type=RegisteredName(PRESETS, "preset"), default="default", show_default=True)
-@click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="Runs side by side.")
+@click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="Independent runs.")
 @click.option("--updates", type=click.IntRange(min=1), help="Updates of the policy [default: the preset's].")
 @click.option(
     "--discount",
     type=click.FloatRange(0, 1, min_open=True),
-    help="γ [default: 1 where episodes end by themselves, .98 where they go on].",
+    help="γ [default: 1 if episodes end by themselves, otherwise 0.98].",
 )
 @click.option(
     "--smooth",
     "smoothing",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="EPS",
-    help="Try actions that the behaviour never takes in a state with this probability there, and let them lead "
-    "nowhere, so that policies keep away from them; needs whole distributions (propensity_0, propensity_1, …).",
+    help="Pretend that actions which the behaviour never takes in a state are taken there with this probability and "
+    "lead to an absorbing state that pays nothing, so that policies avoid them; needs whole distributions "
+    "(propensity_0, propensity_1, …).",
 )
-@click.option("--checkpoint-every", type=click.IntRange(min=1), help="Updates [default: a tenth of all].")
 @click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="Folder of the run; an interrupted one goes on."
+    "--checkpoint-every", type=click.IntRange(min=1), help="Updates between checkpoints [default: a tenth of all]."
 )
-@click.option("--tensorboard", metavar="DIR", type=click.Path(path_type=Path), help="Also write TensorBoard's events.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Run folder.")
+@click.option(
+    "--tensorboard", metavar="DIR", type=click.Path(path_type=Path), help="Also write TensorBoard event files."
+)
 @click.option("--mlflow", metavar="URI", help="Also log to MLflow: http://…, sqlite:///FILE, …")
 @log_options
 @propensity_model_option
@@ -73,7 +76,10 @@ def command(
     as_json: bool,
     **options,
 ) -> None:
-    """Learn better policies from LOG and keep them, with all checkpoints and metrics, in a run folder."""
+    """Learn better policies from LOG and save them, with checkpoints and metrics, in a run folder.
+
+    If interrupted, run the same command again to resume.
+    """
     console = messages(quiet=as_json)
     dataset, estimate = read_log(log, options, console)
     propensities = estimated(dataset, console, options["propensity_model"]) if estimate else None
@@ -83,12 +89,12 @@ def command(
     config = preset(preset_name, algorithm, discount)
     if smoothing is not None:
         if not isinstance(config, OPPOSD | OffPAC):
-            raise click.UsageError(f"--smooth is for opposd and offpac, not for {algorithm}.")
+            raise click.UsageError(f"--smooth works with opposd and offpac, not with {algorithm}.")
         config = replace(config, smoothing=smoothing)
         shift = smooth(dataset, smoothing, horizon=config.horizon).reward_shift
         if shift > 0:
             raised = f"rewards are raised by {shift:.4g}, so that none is below the absorbing state's 0"
-            note(console, f"{raised}; the critic's values include that")
+            note(console, f"{raised}; the critic's values include this shift")
     started = time.perf_counter()
     with (
         _trackers(out, tensorboard, mlflow) as trackers,
@@ -115,7 +121,7 @@ def command(
 
 @contextmanager
 def _trackers(out: Path, tensorboard: Path | None, mlflow: str | None) -> Iterator[list[Any]]:
-    """Parquet always; the others where they are asked for, and found out to be there before anything is learned."""
+    """Parquet always, others on request; what is missing is reported before anything is learned."""
     folder = RunFolder(out)
     trackers: list[Any] = [ParquetTracker(folder)]
     if tensorboard is not None:
@@ -125,7 +131,7 @@ def _trackers(out: Path, tensorboard: Path | None, mlflow: str | None) -> Iterat
         trackers.append(TensorBoardTracker(folder, tensorboard))
     if mlflow is not None:
         needs("mlflow", "mlflow")
-        # its own 7 take minutes to say that no one is there
+        # its default of 7 takes minutes to report that no server answers
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         from statewise.learning.trackers.mlflow import MlflowTracker
 

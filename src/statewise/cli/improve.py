@@ -29,25 +29,34 @@ LINES = 10  # at most, of each stage of learning
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Folder of the run [default: runs/ and the log's name]; goes on there.",
+    help="Run folder [default: runs/ plus the log's name].",
 )
-@click.option("--algorithm", type=RegisteredName(ALGORITHMS, "algorithm"), help="[opposd]")
-@click.option("--discount", type=click.FloatRange(0, 1, min_open=True), help="γ [default: chosen by the log].")
+@click.option("--algorithm", type=RegisteredName(ALGORITHMS, "algorithm"), help=f"[default: {Plan.algorithm}]")
+@click.option(
+    "--discount",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="γ [default: 1 if episodes end by themselves, otherwise 0.98].",
+)
 @click.option("--seeds", type=click.IntRange(min=1), help=f"Runs to choose from [default: {Plan.seeds}].")
 @click.option(
-    "--preset", type=RegisteredName(OWN, "preset"), help=f"[{Plan.preset}]; quick: a first look, in half the time."
+    "--preset",
+    type=RegisteredName(OWN, "preset"),
+    help=f"quick: a first look in half the time [default: {Plan.preset}].",
 )
 @click.option("--updates", type=click.IntRange(min=1), help="Updates of the policy [default: the preset's].")
-@click.option("--time-budget", type=Duration(), help="Such as 5m; learning stops when its share is used up.")
-@click.option("--config", type=click.Path(path_type=Path), help="TOML file of these options and of [settings].")
+@click.option(
+    "--time-budget", type=Duration(), help="Time limit, such as 5m; learning stops when its share is used up."
+)
+@click.option("--config", type=click.Path(path_type=Path), help="TOML file with these options and a table [settings].")
 @log_options
 @propensity_model_option
 @json_option
 def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **options) -> None:
     """Learn a better policy from LOG, say what it is worth, and whether to use it.
 
-    Part of the log teaches, part chooses among what was learned, and a part that neither has seen judges the choice.
-    The folder then holds report.html, which says it all, and policy.safetensors, which can act.
+    One part of the log is for training, one for selection among what was learned, and one that neither has seen for
+    evaluation. The folder then holds report.html, with the answer and all that supports it, and policy.safetensors, the
+    policy to use. If interrupted, run the same command again to resume.
     """
     console = messages(quiet=as_json)
     dataset, _ = read_log(log, options, console)
@@ -61,11 +70,11 @@ def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **o
     out = Path("runs") / log.stem if out is None else out
     started = time.perf_counter()
     with Watch(console, "preparing") as watch:
-        improvement = improve(dataset, plan, out=out, progress=_shown(watch))
-    _tell(improvement, time.perf_counter() - started, as_json)
+        improvement = improve(dataset, plan, out=out, progress=_watched(watch))
+    _show(improvement, time.perf_counter() - started, as_json)
 
 
-def _shown(watch: Watch) -> Callable[[Stage], None]:
+def _watched(watch: Watch) -> Callable[[Stage], None]:
     """Shows every stage; where there is no terminal, a line for each tenth of learning and one for each other stage."""
     lines: dict[str, int] = {}
 
@@ -79,19 +88,20 @@ def _shown(watch: Watch) -> Callable[[Stage], None]:
     return show
 
 
-def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
+def _show(improvement: Improvement, seconds: float, as_json: bool) -> None:
     decision = improvement.decision
-    told = decision.policy
+    estimate = decision.policy
     if as_json:
-        numbers = {"value": told.value, "low": told.low, "high": told.high} if told.identified else {"value": None}
+        known = ("value", "low", "high") if estimate.identified else ()
+        numbers = {"value": None} | {name: getattr(estimate, name) for name in known}
         gain = {"difference": decision.difference, "low": decision.low, "high": decision.high}
         echo_json(
             {
                 "answer": decision.answer,
                 "because": decision.reason,
-                "policy": {"file": str(improvement.policy_file), "verdict": told.verdict, **numbers},
+                "policy": {"file": str(improvement.policy_file), "verdict": estimate.verdict, **numbers},
                 "current": decision.behaviour.value,
-                "gain": gain if told.identified else None,
+                "gain": gain if estimate.identified else None,
                 "episodes_needed": decision.episodes_needed,
                 "checks": {check.name: check.outcome for check in improvement.content.checks},
                 "algorithm": improvement.algorithm,
@@ -107,11 +117,9 @@ def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
     reason = f"{decision.reason[:1].upper()}{decision.reason[1:]}."
     console.print(Panel(Text.assemble(coloured(decision.answer.capitalize()), "\n", reason), width=100))
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_row("  today", f"{decision.behaviour.value:.4g}  (mean return of the log's judging episodes)")
-    worth = (
-        f"{told.value:.4g}  ({told.low:.4g} to {told.high:.4g}), {told.verdict}" if told.identified else told.verdict
-    )
-    table.add_row("  new policy", worth)
+    table.add_row("  today", f"{decision.behaviour.value:.4g}  (mean return of the evaluation episodes)")
+    value = f"{estimate.value:.4g}  ({estimate.low:.4g} to {estimate.high:.4g}), " if estimate.identified else ""
+    table.add_row("  new policy", f"{value}{estimate.verdict}")
     for check in improvement.content.checks:
         if check.outcome != "good":
             table.add_row(f"  {check.outcome}", Text(f"{check.name}: {check.measured}. {check.meaning}"))
@@ -121,6 +129,6 @@ def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
     if improvement.stopped:
         names = ", ".join(improvement.stopped)
         console.print(
-            Text(f"  The time budget stopped learning by {names}; the same command without it goes on there.")
+            Text(f"  The time budget stopped learning by {names}; run the same command without it to resume.")
         )
     console.print(Text(f"  {seconds:.0f} s"))

@@ -1,4 +1,4 @@
-"""`statewise`: one command a file; every mistake is answered by one clear sentence and exit code 2."""
+"""`statewise`: one command per file; every mistake is answered by one clear sentence and exit code 2."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def group() -> None:
 
 
 def main() -> None:
-    """Runs the command line; what the user can mend ends with a sentence and exit code 2, never a traceback."""
+    """Runs the command line; what the user can fix ends with a sentence and exit code 2, never a traceback."""
     try:
         with _interruptible():
             code = group.main(standalone_mode=False)  # None, or the code a command ended with
@@ -65,7 +65,7 @@ def main() -> None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Control-C that comes while Python runs a finaliser or a callback of JAX's is dropped there: it comes again."""
+    """Raises Control-C again where Python dropped it, inside a finaliser or a callback of JAX's."""
     usual = sys.unraisablehook
 
     def again(dropped) -> None:

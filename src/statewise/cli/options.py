@@ -18,27 +18,27 @@ from statewise.propensities.estimate import Model
 def log_options(command: Callable) -> Callable:
     """How to read a log; `log_arguments` turns what was given into arguments of `statewise.load`."""
     for name in reversed(NAMED):
-        command = click.option(f"--{name}-column", metavar="NAME", help=f"Column that holds the {name}.")(command)
+        command = click.option(f"--{name}-column", metavar="NAME", help=f"Name of the {name} column.")(command)
     command = click.option(
         "--observations", metavar="A,B,…", help="Columns that describe the state [default: all named obs_…]."
     )(command)
     command = click.option(
         "--actions",
         type=Actions(),
-        help="Number of actions [default: the largest seen, plus one], or the words for them in order, as A,B,C "
-        "[default: those seen, by alphabet].",
+        help="Number of actions [default: the largest seen plus one], or their names in order, as A,B,C [default: "
+        "those seen, alphabetically].",
     )(command)
     command = click.option(
         "--ends",
         type=click.Choice(["terminated", "truncated"]),
-        help="How every episode ended, where no column tells.",
+        help="How every episode ended, if no column says so.",
     )(command)
     return click.option(
         "--propensity",
         type=click.Choice(["logged", "estimate"]),
         default="logged",
         show_default=True,
-        help="Whether the log holds the taken action's probability.",
+        help="Use the logged probabilities of the actions taken, or estimate them.",
     )(command)
 
 
@@ -53,7 +53,7 @@ def log_arguments(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def writable(path: Path) -> None:
-    """Finds out that a file cannot be written before the work is done whose result it should hold."""
+    """Fails before the work is done if its result could not be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.part")
@@ -74,13 +74,13 @@ choose_option = click.option(
 propensity_model_option = click.option(
     "--propensity-model",
     type=click.Choice(get_args(Model)),
-    help="What estimates propensities: gradient-boosted trees or a logistic model  [default: boosting]",
+    help="How to estimate propensities: gradient-boosted trees or a logistic model [default: boosting].",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for a machine.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
 
 
 def policy_at(path: Path) -> tuple[StoredPolicy, str]:
-    """The policy of a file or of a run folder, and in words which one it is."""
+    """The policy of a file or of a run folder, and which one it is."""
     if path.is_dir():
         from statewise.learning.runs import RunFolder  # it waits for JAX, which a policy file does not need
 
@@ -89,7 +89,7 @@ def policy_at(path: Path) -> tuple[StoredPolicy, str]:
 
 
 def misfit(policy: Any, simulator: Any) -> str | None:
-    """In words, why a policy cannot be played in a simulator; None where it can."""
+    """Why a policy cannot be played in a simulator; None where it can."""
     sizes = [(len(one.observation_names), len(one.action_names)) for one in (policy, simulator)]
     if sizes[0] == sizes[1]:
         return None

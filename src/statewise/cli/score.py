@@ -21,13 +21,13 @@ BAR = 30  # characters of the longest bar
 @click.command(epilog="Example: statewise score runs/cartpole --domain cartpole")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--domain", "name", type=RegisteredName(DOMAINS, "domain"), required=True)
-@click.option("--episodes", type=click.IntRange(1, 100_000), default=64, show_default=True, help="A policy.")
+@click.option("--episodes", type=click.IntRange(1, 100_000), default=64, show_default=True, help="Episodes per policy.")
 @seed_option
 @json_option
 def command(run: Path, name: str, episodes: int, seed: int, as_json: bool) -> None:
     """Play every checkpoint of RUN in a simulator and print the curve.
 
-    Learning never does this: it is for those who have the simulator, to see what was learned.
+    Learning never does this; it shows what was learned to those who have the simulator.
     """
     domain, behaviour = domain_and_behaviour(name)
     keys = episode_keys(seed, episodes)

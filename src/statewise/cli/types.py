@@ -40,7 +40,7 @@ class RegisteredName(click.ParamType):
 
 
 class Actions(click.ParamType):
-    """How many actions there are, or the words for them."""
+    """How many actions there are, or their names."""
 
     name = "number|A,B,…"
 
@@ -49,7 +49,7 @@ class Actions(click.ParamType):
         if len(names) > 1 and all(names) and len(set(names)) == len(names):
             return names
         if not str(value).isdecimal() or int(value) < 1:
-            self.fail(f"'{value}' is neither a number above 0 nor different words, as A,B,C", param, ctx)
+            self.fail(f"expected a number above 0, or different names as A,B,C; got '{value}'", param, ctx)
         return int(value)
 
 
@@ -61,7 +61,7 @@ class Duration(click.ParamType):
     def convert(self, value, param, ctx) -> float:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h|)", str(value).strip())
         if match is None or float(match[1]) <= 0:
-            self.fail(f"'{value}' is not a time; write it as 90s, 5m or 1h", param, ctx)
+            self.fail(f"expected a time such as 90s, 5m or 1h, got '{value}'", param, ctx)
         return float(match[1]) * UNITS[match[2]]
 
 

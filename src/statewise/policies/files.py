@@ -4,7 +4,7 @@ A policy file is safetensors: the policy's arrays, and as metadata its `format` 
 as JSON (observations, actions, card, and what the kind adds) and the `sha256` of both. The card holds, where known:
 `algorithm`, `seed`, `update`, `discount`, `data` (the training log's fingerprint), `log` (of the whole that the
 training data are a part of), `versions` and `estimate` (what the policy is worth: estimator, verdict, and where the log
-can tell value, low, high and level).
+identifies it, value, low, high and level).
 """
 
 from __future__ import annotations

@@ -38,9 +38,10 @@ def probabilities(observations, legal=None):
     """The probability of each action, [n, actions], for observations [n, features] in the order of OBSERVATIONS."""
     observations = np.asarray(observations, dtype=float)
     if observations.ndim != 2 or observations.shape[1] != len(OBSERVATIONS):
-        raise ValueError(f"give observations [n, {{len(OBSERVATIONS)}}]: {{', '.join(OBSERVATIONS)}}")
+        wanted = f"[n, {{len(OBSERVATIONS)}}] ({{', '.join(OBSERVATIONS)}})"
+        raise ValueError(f"expected observations {{wanted}}, got {{list(observations.shape)}}")
     if not np.isfinite(observations).all():
-        raise ValueError("an observation is missing or not a finite number")
+        raise ValueError("expected finite numbers, and an observation is missing or infinite")
     hidden = (observations - MEAN) / STD
     for weight, bias in LAYERS[:-1]:
         hidden = np.maximum(hidden @ weight + bias, 0)
@@ -54,7 +55,7 @@ def probabilities(observations, legal=None):
 
 if __name__ == "__main__":
     if len(sys.argv) != 1 + len(OBSERVATIONS):
-        sys.exit(f"give {{len(OBSERVATIONS)}} numbers: {{', '.join(OBSERVATIONS)}}")
+        sys.exit(f"expected {{len(OBSERVATIONS)}} numbers: {{', '.join(OBSERVATIONS)}}")
     chances = probabilities([[float(number) for number in sys.argv[1:]]])[0]
     print(json.dumps(dict(zip(ACTIONS, chances.tolist()))))
 '''

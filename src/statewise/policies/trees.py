@@ -136,7 +136,7 @@ def _check_trees(children: np.ndarray, roots: np.ndarray, depth: int) -> None:
     parents = np.bincount(children[onward], minlength=len(children))
     # a node of one parent, below a root of none, cannot be above itself
     if (onward[:, 0] != onward[:, 1]).any() or parents.max() > 1 or parents[roots].any():
-        raise ValueError("the nodes' children make no trees")
+        raise ValueError("the nodes do not form trees")
     steps, inner = 0, np.unique(roots)
     while len(inner := inner[onward[inner, 0]]):
         steps, inner = steps + 1, children[inner].ravel()
