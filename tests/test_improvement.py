@@ -322,12 +322,14 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
 def test_without_a_terminal_a_stage_has_ten_lines_at_most(steps, capsys):
     from rich.console import Console
 
-    from statewise.cli.improve import _Watch
+    from statewise.cli.improve import _watched
+    from statewise.cli.progress import Watch
 
-    with _Watch(Console(stderr=True)) as watch:
+    with Watch(Console(stderr=True)) as watch:
+        show = _watched(watch)
         for name in ("learning", "choosing"):
             for done in range(1, steps + 1):
-                watch.told(Stage(name, done, steps))
+                show(Stage(name, done, steps))
     lines = capsys.readouterr().err.splitlines()
     assert sum(line.startswith("learning") for line in lines) == min(steps, 10)
     assert lines[-1] == f"choosing: {steps:,} of {steps:,}"
