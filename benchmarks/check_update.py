@@ -1,6 +1,6 @@
 """Whether the update in PyTorch is that of statewise: losses and gradients on one batch, weights after whole updates.
 
-    statewise bench --check
+    python benchmarks/update.py --check
 
 It must be run again when `statewise.algorithms.opposd` changes what it computes or draws, or in which order.
 """

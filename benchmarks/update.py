@@ -1,7 +1,7 @@
 """One actor update of OPPOSD: statewise beside eager PyTorch, at the sizes of the paper's CartPole table.
 
     pip install torch==2.13.0
-    statewise bench [--check] [--json] [--repeats 9] [--largest 7]
+    python benchmarks/update.py [--check] [--json] [--repeats 9] [--largest 7]
 
 The ratio takes 50 steps of 2 x 200 rows, the critic 10 of 5,000, the actor one of 5,000; networks have one layer of 32.
 Contestants alternate within each repeat, so that whatever else uses the machine disturbs all alike; the table gives the
@@ -303,7 +303,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--check", action="store_true", help="assert that both compute the same, and stop")
     parser.add_argument("--json", action="store_true", help="print all numbers as JSON instead of the table")
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--largest", type=int, default=7, help="the largest log has 10 to this power rows")
+    parser.add_argument("--largest", type=int, default=7, choices=range(4, 8), help="the largest log has 10^this rows")
     options = parser.parse_args(arguments)
     dataset = collect(CARTPOLE, Uniform(2), EPISODES, seed=0)
     if options.check:

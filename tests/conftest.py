@@ -12,12 +12,31 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")
 
-install_import_hook("statewise", "beartype.beartype")
+install_import_hook(["statewise", "actor_critic"], "beartype.beartype")
 
 
 def pytest_configure(config):
     """Logs in tests are small and odd on purpose; the tests that are about warnings ask for them."""
     config.addinivalue_line("filterwarnings", "ignore::statewise.data.findings.LogWarning")
+
+
+@pytest.fixture
+def trees():
+    """A policy that acts by trees: two observations; do `no` below a = 0, `yes` above, `both` never by choice."""
+    from statewise.policies.trees import TreePolicy
+
+    return TreePolicy(
+        feature=np.zeros(7, np.int32),
+        threshold=np.zeros(7, np.float32),
+        children=np.array([[1, 2], [1, 1], [2, 2], [4, 5], [4, 4], [5, 5], [6, 6]], np.int32),
+        value=np.array([0.0, 1, 0, 0, 0, 1, -1]),
+        roots=np.array([[0], [3], [6]], np.int32),
+        depth=1,
+        epsilon=0.3,
+        observation_names=("a", "b"),
+        action_names=("no", "yes", "both"),
+        card={"algorithm": "FittedQ"},
+    )
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
+from statewise.report.gather import from_run
 
 import statewise as sw
 import statewise.cli
@@ -22,7 +23,6 @@ from statewise.improvement import Plan, Stage, improve
 from statewise.learning.runs import RunFolder
 from statewise.policies.network import Policy
 from statewise.report.content import from_json, to_json
-from statewise.report.gather import from_run
 
 EPISODES = 2000
 # small networks, quick steps: the answers below need no more
@@ -129,7 +129,7 @@ def test_judging_on_the_log_that_taught_is_warned_of(improved):
         for folder, judged in ((run, run.policy()[0]), (None, policy)):
             console = Console(file=io.StringIO(), width=200)
             _warn_of_training_data(data, folder, judged, console)
-            assert ("learned from these very episodes" in console.file.getvalue()) == warned
+            assert ("trained on these very episodes" in console.file.getvalue()) == warned
 
 
 def test_the_decision_can_be_read_back(improved):
@@ -284,7 +284,7 @@ def run(monkeypatch, capsys):
         ("sedes = 3", "there is no setting 'sedes'; there are discount, algorithm"),
         ("seeds = 'three'", "'seeds' is 'three', but should be something like 2"),
         ("discount = 'half'", "'discount' is 'half', but should be a number"),
-        ("time_budget = '5 minutes'", "'5 minutes' is no time; write it as 90s, 5m or 1h"),
+        ("time_budget = '5 minutes'", "expected a time such as 90s, 5m or 1h, got '5 minutes'"),
         ("[settings.critic]\nstep = 3", "there is no setting 'settings.critic.step'; there are hidden"),
         ("[settings]\ncritic = 3", "'settings.critic' is a table of settings, not 3"),
         ("[settings.actor]\nhidden = ['wide']", "'settings.actor.hidden' is 'wide'"),
@@ -332,12 +332,14 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
 def test_without_a_terminal_a_stage_has_ten_lines_at_most(steps, capsys):
     from rich.console import Console
 
-    from statewise.cli.improve import _Watch
+    from statewise.cli.improve import _watched
+    from statewise.cli.progress import Watch
 
-    with _Watch(Console(stderr=True)) as watch:
+    with Watch(Console(stderr=True)) as watch:
+        show = _watched(watch)
         for name in ("learning", "choosing"):
             for done in range(1, steps + 1):
-                watch.told(Stage(name, done, steps))
+                show(Stage(name, done, steps))
     lines = capsys.readouterr().err.splitlines()
     assert sum(line.startswith("learning") for line in lines) == min(steps, 10)
     assert lines[-1] == f"choosing: {steps:,} of {steps:,}"

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from statewise.ope.gate import gate as gate
     from statewise.ope.select import select as select
     from statewise.parts.fit_ratio import fit_ratio as fit_ratio
+    from statewise.policies.files import load_policy as load_policy
     from statewise.policies.network import Policy as Policy
     from statewise.policies.trees import TreePolicy as TreePolicy
-    from statewise.policies.trees import load_policy as load_policy
     from statewise.propensities.estimate import estimate_propensities as estimate_propensities
     from statewise.propensities.estimated import Estimated as Estimated
 
@@ -61,7 +61,7 @@ _HOMES = {
     "improve": "improvement",
     "load": "data.table",
     "select": "ope.select",
-    "load_policy": "policies.trees",
+    "load_policy": "policies.files",
     "to_arrays": "data.episodes",
     "to_minari": "data.minari",
 }

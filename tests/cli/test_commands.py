@@ -8,12 +8,8 @@ import polars as pl
 import pytest
 
 from logs import make
+from processes import statewise
 from statewise.policies.network import Policy
-
-
-def statewise(*arguments, start=("-m", "statewise"), **options):
-    command = [sys.executable, *start, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, **options)
 
 
 @pytest.fixture
@@ -60,18 +56,20 @@ def test_faults_end_with_exit_code_2_and_no_traceback(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["inspct", "x.csv"], "Did you mean 'inspect'?"),
+        (["inspct", "x.csv"], "there is no command 'inspct'; did you mean 'inspect'?"),
         (["inspect"], "Missing argument"),
         (["inspect", "x.csv", "--jsn"], "No such option"),
         (["inspect", "absent.csv"], "there is no such file"),
-        (["collect", "carpole", "--out", "x.csv"], "'carpole' is not one of"),
+        (
+            ["collect", "carpole", "--out", "x.csv"],
+            "there is no domain 'carpole'; did you mean 'cartpole'? choose from cartpole, hiv",
+        ),
         (["collect", "cartpole", "--out", "x.txt"], "must end in .parquet or .csv"),
         (["collect", "cartpole", "--episodes", "0", "--out", "x.csv"], "is not in the range"),
         (["fit", "absent.csv", "--out", "run"], "there is no such file"),
         (["fit", "absent.csv", "--out", "run", "--smooth", "1"], "is not in the range"),
-        (["bench", "--largest", "9"], "is not in the range"),
         (["score", "absent", "--domain", "cartpole"], "it is not a run folder"),
-        (["collect", "cartpole", "--noise", "0.5", "--out", "x.csv"], "it goes with --behaviour FILE"),
+        (["collect", "cartpole", "--noise", "0.5", "--out", "x.csv"], "it needs --behaviour FILE"),
         (["collect", "cartpole", "--seed", "4294967296", "--out", "x.csv"], "is not in the range"),
         (["collect", "cartpole", "--behaviour", "absent.safetensors", "--out", "x.csv"], "there is no such file"),
     ],
@@ -85,7 +83,7 @@ def test_mistakes_are_answered_by_a_sentence(arguments, words, tmp_path):
 
 
 def test_every_command_has_help_with_an_example():
-    from statewise.cli.main import COMMANDS
+    from statewise.cli import COMMANDS
 
     for name in COMMANDS:
         out = statewise(name, "--help")

@@ -1,14 +1,12 @@
 """`statewise evaluate` as a stranger meets it: a table, a verdict on each number, and one answer."""
 
 import json
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import statewise as sw
-from statewise.cli.main import main
 from statewise.cli.propensities import propensities_as_json
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
@@ -41,20 +39,6 @@ def folder(tmp_path):
     for update, table in ((1, BEHAVIOUR), (2, BETTER), (3, 0.6 * BEHAVIOUR + 0.4 * (1 - GREEDY))):
         run.write_policy(0, update, policy(table))
     return tmp_path
-
-
-@pytest.fixture
-def statewise(monkeypatch, capsys):
-    """Runs a command in this process, as the shell would."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["statewise", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        return ended.value.code or 0, told.out, told.err
-
-    return run
 
 
 def words(text):
@@ -93,7 +77,7 @@ def test_of_a_run_a_checkpoint_is_chosen_and_that_is_said(folder, statewise):
         words(out)
     )
     assert "on 200 episodes of log.parquet" in words(out)
-    assert "learned from these very episodes" in words(err)
+    assert "trained on these very episodes" in words(err)
     told = json.loads(statewise("evaluate", folder / "run", folder / "log.parquet", *QUICK, "--json")[1])
     assert (told["selection"]["seed"], told["selection"]["update"]) == (0, 2)
     assert [one["update"] for one in told["selection"]["scores"]] == [1, 2, 3]
@@ -171,9 +155,9 @@ def test_missing_propensities_are_estimated_for_learning_too(folder, statewise, 
         (["absent.safetensors", "log.parquet"], "there is no such file"),
         (["absent.onnx", "log.parquet"], "there is no such file"),
         (["better.safetensors", "absent.csv"], "there is no such file"),
-        (["better.safetensors", "log.parquet", "--estimator", "wis"], "'wis' is not one of"),
+        (["better.safetensors", "log.parquet", "--estimator", "wis"], "there is no estimator 'wis'; choose from all, "),
         (["log.parquet", "--target-columns"], "target_0: there is no such column"),
-        (["model.d3", "log.parquet"], "runs code when it is opened"),
+        (["model.d3", "log.parquet"], "opening such a file can run code"),
         (["log.parquet", "log.parquet"], "it is not a policy file"),
         ([".", "log.parquet"], "it is not a run folder"),
         (["swapped.safetensors", "log.parquet"], "the policy looks at state_3, state_2"),

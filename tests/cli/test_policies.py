@@ -2,29 +2,13 @@
 
 import json
 import socket
-from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
 import pytest
-from test_cli import statewise as in_own_process
 
-import statewise.cli
 from logs import make
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """The command line within this process, which is quicker; what is not answered by a sentence fails the test."""
-
-    def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["statewise", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            statewise.cli.main()
-        out, err = capsys.readouterr()
-        return SimpleNamespace(returncode=ended.value.code or 0, stdout=out, stderr=" ".join(err.split()))
-
-    return run
+from processes import statewise as in_own_process
 
 
 @pytest.fixture
@@ -84,7 +68,7 @@ def test_act_answers_a_wrong_table_by_a_sentence(run, saved, tmp_path, text, wor
         (["act", ".", "o.csv"], "it is not a run folder"),
         (["act", "o.csv", "o.csv"], "it is not a policy file"),
         (["export", "p.safetensors", "--format", "onnx", "--out", "x.py"], "must end in .onnx"),
-        (["export", "p.safetensors", "--format", "pickle", "--out", "x.py"], "is not one of"),
+        (["export", "p.safetensors", "--format", "pickle", "--out", "x.py"], "there is no export format 'pickle'"),
         (["export", "p.safetensors", "--format", "numpy", "--out", "o.csv/x.py"], "cannot be written"),
         (["export", "o.csv", "--format", "numpy", "--out", "x.py"], "it is not a policy file"),
         (["export", ".", "--format", "numpy", "--out", "x.py"], "it is not a run folder"),
@@ -109,7 +93,7 @@ def test_a_port_in_use_is_told(run, saved):
         port = taken.getsockname()[1]
         out = run("serve", saved, "--port", port)
     assert out.returncode == 2
-    assert f"127.0.0.1:{port} cannot be listened on (Address already in use" in out.stderr
+    assert f"cannot listen on 127.0.0.1:{port} (Address already in use" in out.stderr
 
 
 @pytest.mark.parametrize(("kind", "name"), [("onnx", "x.onnx"), ("numpy", "x.py")])
@@ -131,6 +115,28 @@ def test_export_says_which_policy(run, saved, tmp_path):
     out = run("export", saved, "--format", "numpy", "--out", tmp_path / "x.py")
     assert out.returncode == 0, out.stderr
     assert "the policy in that file, for a, b, c" in out.stdout
+
+
+def test_trees_act_and_say_why_they_are_not_exported(run, trees, tmp_path):
+    """From a file and from a run alike."""
+    from statewise.learning.runs import RunFolder
+
+    folder = RunFolder.create(tmp_path / "run")
+    folder.write_manifest({"seeds": [0]})
+    folder.write_policy(0, 3, trees)
+    trees.save(tmp_path / "t.safetensors")
+    (tmp_path / "o.csv").write_text("a,b\n1,0\n-1,0\n")
+    for source in (tmp_path / "run", tmp_path / "t.safetensors"):
+        out = run("act", source, tmp_path / "o.csv", "--choose", "likeliest", "--json")
+        assert out.returncode == 0, out.stderr
+        assert [(row["action"], row["probability_yes"]) for row in json.loads(out.stdout)] == [
+            ("yes", pytest.approx(0.8)),
+            ("no", pytest.approx(0.1)),
+        ]
+        out = run("export", source, "--format", "numpy", "--out", tmp_path / "x.py")
+        assert out.returncode == 2
+        assert "expected a network, got a TreePolicy: only networks can be exported" in out.stderr
+        assert not (tmp_path / "x.py").exists()
 
 
 def test_report_of_a_run(run, tmp_path):

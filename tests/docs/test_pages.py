@@ -138,7 +138,7 @@ def test_the_site_builds(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=quiet)
     assert done.returncode == 0, done.stderr
     reference = (tmp_path / "site" / "commands.html").read_text()
-    from statewise.cli.main import COMMANDS
+    from statewise.cli import COMMANDS
 
     for name in COMMANDS:
         assert f'id="statewise-{name}"' in reference or f">{name}<" in reference, name

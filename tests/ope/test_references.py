@@ -6,11 +6,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy import stats
+from statewise.ope.diagnostics import Support, verdict_of
 
 import statewise as sw
 from logs import make
 from statewise.data.device import device_log
-from statewise.ope.diagnostics import Support, verdict_of
 from statewise.ope.equations import contrasts_of, solve
 from statewise.ope.evaluate import ESTIMATORS, evaluate_all, prepare
 from statewise.ope.intervals import Quotient, bernstein, bootstrap, standard_error

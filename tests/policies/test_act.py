@@ -43,15 +43,15 @@ def test_names_may_come_in_any_order_and_with_the_prefix_of_logs(policy):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([], "give a list"),
+        ([], "expected a list"),
         ([{"a": 1, "b": 2}], "observation 1: 'c' is missing; the policy needs 'a', 'b', 'c'"),
-        ([[1, 2, 3], {"a": 1, "b": 2, "c": 3, "d": 4}], "observation 2: 'd' not known"),
-        ([[1, 2]], "observation 1: 2 came; give the 3 numbers"),
-        ([[1, 2, None]], "c is 'None', not a finite number"),
-        ([[1, 2, float("nan")]], "c is 'nan'"),
-        ([[1, 2, True]], "c is 'True'"),
-        ([[1, 2, "3"]], "c is '3'"),
-        ([5], "int came"),
+        ([[1, 2, 3], {"a": 1, "b": 2, "c": 3, "d": 4}], "observation 2: unknown 'd'; the policy needs"),
+        ([[1, 2]], "observation 1: expected 3 numbers, 'a', 'b', 'c'; got 2"),
+        ([[1, 2, None]], "observation 1: expected a finite number for 'c', got 'None'"),
+        ([[1, 2, float("nan")]], "for 'c', got 'nan'"),
+        ([[1, 2, True]], "for 'c', got 'True'"),
+        ([[1, 2, "3"]], "for 'c', got '3'"),
+        ([5], "expected 3 numbers, 'a', 'b', 'c'; got int"),
     ],
 )
 def test_what_is_missing_or_too_much_is_named(policy, rows, words):
@@ -59,6 +59,16 @@ def test_what_is_missing_or_too_much_is_named(policy, rows, words):
         arrange(policy, rows)
 
 
+def test_trees_act_too(trees):
+    observations = np.random.default_rng(0).normal(size=(100, 2))
+    legal = np.random.default_rng(1).random((100, 3)) < 0.5
+    legal[:, 1] = True
+    decisions = decide(trees, observations, np.random.default_rng(2), "draw", legal)
+    np.testing.assert_array_equal(decisions.probabilities, trees.probabilities(observations, legal))
+    assert legal[np.arange(100), decisions.actions].all()
+    np.testing.assert_array_equal(arrange(trees, [{"b": 2, "obs_a": 1}]), [[1, 2]])
+
+
 def test_numbers_beyond_computing_are_refused(policy):
-    with pytest.raises(ObservationError, match="observation 2: its numbers are so large"):
+    with pytest.raises(ObservationError, match="observation 2: its numbers are too large"):
         decide(policy, np.array([[0.0, 0, 0], [1e308, -1e308, 1e308]]), np.random.default_rng(0))

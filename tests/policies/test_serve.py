@@ -1,5 +1,6 @@
 """A real server on a real port: what it answers, and what it answers when asked wrongly."""
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from statewise.policies.network import Policy
+from statewise.policies.serve import application
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +23,7 @@ def server(tmp_path_factory):
         std=np.array([1.0, 0.5]),
         observation_names=("blood pressure", "age"),
         action_names=("wait", "treat", "refer"),
-        card={"algorithm": "OPPOSD", "data": "abc", "verdict": "weak"},
+        card={"algorithm": "OPPOSD", "data": "abc", "estimate": {"verdict": "weak"}},
     )
     path = tmp_path_factory.mktemp("serve") / "p.safetensors"
     policy.save(path)
@@ -71,20 +73,20 @@ def test_seed_likeliest_and_legal(server):
     ("body", "words"),
     [
         ({"observations": [{"age": 1}]}, "observation 1: 'blood pressure' is missing; the policy needs"),
-        ({"observations": [[1, 2, 3]]}, "observation 1: 3 came; give the 2 numbers"),
-        ({"observations": []}, "give a list of them"),
-        ({"observations": [[1, None]]}, "age is 'None', not a finite number"),
+        ({"observations": [[1, 2, 3]]}, "observation 1: expected 2 numbers, 'blood pressure', 'age'; got 3"),
+        ({"observations": []}, "observations: expected a list, each entry a list of numbers or"),
+        ({"observations": [[1, None]]}, "observation 1: expected a finite number for 'age', got 'None'"),
         ({"observations": {"age": 1}}, "observations: input should be a valid list"),
         ({}, "observations: field required"),
         ({"observations": [[1, 2]], "choice": 1}, "choice: extra inputs are not permitted"),
         ({"observations": [[1, 2]], "choose": "best"}, "choose: input should be 'draw' or 'likeliest'"),
-        ({"observations": [[1, 2]], "legal": [[True]]}, "legal: give true or false for each of the 3 actions"),
-        ({"observations": [[1, 2]], "legal": [[False] * 3]}, "observation 1: no action is legal there"),
-        ({"observations": [[1, 2]] * 100_001}, "100,001 came; give 100,000 at most"),
-        (b"{", "body is not JSON"),
-        (b'{"observations": [[1, NaN]]}', "age is 'nan'"),
-        (b'{"observations": [[1, 1' + b"0" * 400 + b"]]}", "not a finite number"),
-        (b'{"observations": [[1, 1e308], [1, -1e308]]}', "observation 1: its numbers are so large"),
+        ({"observations": [[1, 2]], "legal": [[True]]}, "legal: expected true or false for each of the 3 actions"),
+        ({"observations": [[1, 2]], "legal": [[False] * 3]}, "observation 1: no action is legal"),
+        ({"observations": [[1, 2]] * 100_001}, "observations: expected at most 100,000, got 100,001"),
+        (b"{", "the request body is not JSON"),
+        (b'{"observations": [[1, NaN]]}', "expected a finite number for 'age', got 'nan'"),
+        (b'{"observations": [[1, 1' + b"0" * 400 + b"]]}", "expected a finite number for 'age', got '1000"),
+        (b'{"observations": [[1, 1e308], [1, -1e308]]}', "observation 1: its numbers are too large"),
     ],
 )
 def test_wrong_questions_get_a_sentence(server, body, words):
@@ -92,6 +94,20 @@ def test_wrong_questions_get_a_sentence(server, body, words):
     answer = server[1].post("/act", **(content or {"json": body}))
     assert answer.status_code == 422
     assert words in answer.json()["error"]
+
+
+def test_trees_are_served_too(trees):
+    async def ask():
+        transport = httpx.ASGITransport(application(trees))
+        async with httpx.AsyncClient(transport=transport, base_url="http://policy") as client:
+            question = {"observations": [{"a": 1, "b": 0}]}
+            answers = [await client.post("/act", json=question), await client.get("/card")]
+            return [answer.json() for answer in (*answers, await client.get("/openapi.json"))]
+
+    decided, card, schema = asyncio.run(ask())
+    assert decided["decisions"][0]["probabilities"] == pytest.approx({"no": 0.1, "yes": 0.8, "both": 0.1})
+    assert card == trees.full_card()
+    assert schema["components"]["schemas"]["Question"]["examples"] == [{"observations": [{"a": 0.0, "b": 0.0}]}]
 
 
 def test_other_mistakes_have_the_same_shape(server):

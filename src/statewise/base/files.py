@@ -10,9 +10,9 @@ from pathlib import Path
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
-    """A path to write to, which takes the place of `path` once all went well; otherwise what was there stays.
+    """A path to write to, which replaces `path` once all went well; otherwise what was there stays.
 
-    A full disk or a folder that is not there is told by the name of `path`, not of what stood in for it.
+    A full disk or a missing folder is reported under the name of `path`, not of its stand-in.
 
     >>> with written_whole("answer.txt") as part:  # doctest: +SKIP
     ...     part.write_text("42")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Generic, TypeVar
 
@@ -42,7 +42,7 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
             if name not in self._places:
-                raise UnknownName(self._unknown(name))
+                raise UnknownName(unknown_name(self.kind, name, self))
             module, _, attribute = self._places[name].partition(":")
             self._entries[name] = getattr(import_module(module), attribute)
         return self._entries[name]
@@ -62,10 +62,13 @@ class Registry(Generic[T]):
     def values(self) -> list[T]:
         return [self[name] for name in self]
 
-    def _unknown(self, name: str) -> str:
-        near = difflib.get_close_matches(str(name), list(self), n=1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
-        return f"there is no {self.kind} '{name}'; {hint}choose from {', '.join(self)}"
+
+def unknown_name(kind: str, name: str, names: Iterable[str]) -> str:
+    """Says that nothing of that kind has that name, and what there is."""
+    names = list(names)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return f"there is no {kind} '{name}'; {hint}choose from {', '.join(names)}"
 
 
 def _article(noun: str) -> str:

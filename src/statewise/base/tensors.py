@@ -1,4 +1,4 @@
-"""Reads safetensors with NumPy alone, so that a machine that only acts needs nothing else.
+"""Reads safetensors with NumPy alone, so that a machine that only acts needs nothing else; writes them by safetensors.
 
 The format: eight bytes, the header's length N (little-endian); N bytes of JSON, {name: {dtype, shape, data_offsets}}
 and {"__metadata__": {text: text}}; then the arrays' bytes, one behind the other.
@@ -17,14 +17,14 @@ LONGEST_HEADER = 100_000_000  # the format's own limit
 
 
 class TensorError(ValueError):
-    """The bytes are no safetensors file, or not a whole one."""
+    """The bytes are not a safetensors file, or not a whole one."""
 
 
 def read_tensors(contents: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The arrays by name, and the metadata. Every byte must be accounted for: nothing is guessed or left over."""
     header_end = 8 + int.from_bytes(contents[:8], "little")
     if len(contents) < 8 or header_end > min(len(contents), 8 + LONGEST_HEADER):
-        raise TensorError("its header is not all there")
+        raise TensorError("its header is incomplete")
     try:
         header = json.loads(contents[8:header_end])
         metadata = header.pop("__metadata__", {})
@@ -36,14 +36,29 @@ def read_tensors(contents: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]
     tensors, position = {}, 0
     for first, last, name, dtype, shape in described:
         if first != position or last - first != dtype.itemsize * math.prod(shape):
-            raise TensorError(f"the place of '{name}' does not fit its shape")
+            raise TensorError(f"the offsets of '{name}' do not fit its shape")
         if header_end + last > len(contents):
-            raise TensorError(f"'{name}' is not all there")
+            raise TensorError(f"'{name}' is incomplete")
         flat = np.frombuffer(contents, dtype, math.prod(shape), header_end + first)
         tensors[name], position = flat.reshape(shape).copy(), last
     if header_end + position != len(contents):
-        raise TensorError("there are bytes that belong to nothing")
+        raise TensorError("there are bytes left over")
     return tensors, metadata
+
+
+def write_tensors(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> bytes:
+    """The file's contents: the same bytes for the same arrays and metadata, whose keys are sorted.
+
+    safetensors puts metadata into the order of a hash that differs from call to call.
+    """
+    from safetensors.numpy import save
+
+    contents = save(dict(tensors), dict(metadata))
+    header_end = 8 + int.from_bytes(contents[:8], "little")
+    header = json.loads(contents[8:header_end]) | {"__metadata__": dict(sorted(metadata.items()))}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # arrays begin at a multiple of eight
+    return len(text).to_bytes(8, "little") + text + contents[header_end:]
 
 
 def _kind(entry: Mapping) -> tuple[np.dtype, tuple[int, ...]]:

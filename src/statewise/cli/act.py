@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 import numpy as np
 
-from statewise.cli.options import choose_option, json_option, listed, policy_at, seed_option, writable
+from statewise.cli.options import choose_option, json_option, policy_at, seed_option, writable
+from statewise.cli.terminal import echo_json, messages, note
+from statewise.cli.types import listed
 from statewise.data.formats import any_of
 from statewise.data.observations import read_observations, table_endings, table_text, write_table
 from statewise.data.rawlog import Columns
@@ -19,17 +20,17 @@ from statewise.policies.act import decide, matched
 @click.argument("policy_path", metavar="POLICY", type=click.Path(path_type=Path))
 @click.argument("observations", type=click.Path(path_type=Path))
 @choose_option
-@click.option("--keep", metavar="A,B,…", help="Columns of the table to hand on, such as who each row is about.")
+@click.option("--keep", metavar="A,B,…", help="Columns to copy into the answer, such as an identifier.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help=f"A {any_of(table_endings())} file.")
 @seed_option
 @json_option
 def command(
     policy_path: Path, observations: Path, choose, keep: str | None, out: Path | None, seed: int, as_json: bool
 ) -> None:
-    """Say what POLICY (a file or a run folder) does in each row of OBSERVATIONS (a table, in any format of logs).
+    """Apply POLICY (a file or a run folder) to each row of OBSERVATIONS (a table, in any format of logs).
 
-    Columns are found by name, with or without obs_ before it; legal_0, legal_1, … say which actions are allowed. The
-    answer has the action, the probability with which it was chosen (keep it: the next log needs it) and the
+    Columns are matched by name, with or without obs_ in front; legal_0, legal_1, … say which actions are allowed. The
+    answer has the action, the probability with which it was chosen (log it: the next round needs it) and the
     probability of every action. The same seed gives the same answer.
     """
     if out is not None:
@@ -56,17 +57,18 @@ def command(
     if twice:
         raise click.BadParameter(f"'{twice[0]}' is also a column of the answer; rename it first", param_hint="--keep")
     answer = {name: table.frame[name] for name in kept} | answer
+    console = messages()
     used = {*columns.values(), *kept, *(masks if masked else [])}
     if policy_path.is_dir():
-        click.echo(f"note  This is {which}.", err=True)
+        note(console, f"This is {which}.")
     unused = [name for name in table.names if name not in used]
     if unused:
-        click.echo(f"note  Not used: {', '.join(unused)}.", err=True)
+        note(console, f"Not used: {', '.join(unused)}.")
     if out is None:
         click.echo(table_text(answer, as_json), nl=as_json)
         return
     write_table(answer, out)
     if as_json:
-        click.echo(json.dumps({"out": str(out), "decisions": len(numbers)}))
+        echo_json({"out": str(out), "decisions": len(numbers)})
     else:
         click.echo(f"Wrote {out}: {len(numbers):,} decisions")

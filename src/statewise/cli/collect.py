@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -10,14 +9,16 @@ import click
 
 from statewise.cli.options import json_option, misfit, seed_option, writable
 from statewise.cli.progress import bar
+from statewise.cli.terminal import echo_json
+from statewise.cli.types import RegisteredName
 from statewise.data.formats import any_of, writable_endings
 from statewise.domains import DOMAINS
 from statewise.domains.behaviours import Noisy, NoisyTrees, Uniform, with_noise
-from statewise.policies.trees import load_policy
+from statewise.policies.files import load_policy
 
 
 @click.command(epilog="Example: statewise collect cartpole --episodes 500 --seed 0 --out cartpole.parquet")
-@click.argument("domain", type=click.Choice(list(DOMAINS)))
+@click.argument("domain", type=RegisteredName(DOMAINS, "domain"))
 @click.option("--episodes", type=click.IntRange(min=1), default=500, show_default=True)
 @seed_option
 @click.option(
@@ -29,7 +30,7 @@ from statewise.policies.trees import load_policy
 @click.option(
     "--behaviour",
     metavar="uniform|FILE",
-    help="Who acts: uniformly random choices, or a policy file [default: the domain's own].",
+    help="Who acts: uniform for random choices, or a policy file [default: the domain's own behaviour].",
 )
 @click.option(
     "--noise",
@@ -49,7 +50,7 @@ def command(
     if out.suffix.lower() not in writable_endings():
         raise click.BadParameter(f"{out.name} must end in {any_of(writable_endings())}", param_hint="--out")
     if noise and behaviour in (None, "uniform"):
-        raise click.BadParameter("it goes with --behaviour FILE", param_hint="--noise")
+        raise click.BadParameter("it needs --behaviour FILE", param_hint="--noise")
     writable(out)
     source, acting = DOMAINS[domain], None
     if behaviour == "uniform":
@@ -63,7 +64,7 @@ def command(
     seconds = time.perf_counter() - started
     if as_json:
         facts = {"log": str(out), "episodes": dataset.episodes, "steps": len(dataset)}
-        click.echo(json.dumps({**facts, "mean_return": float(dataset.returns().mean()), "seconds": seconds}))
+        echo_json({**facts, "mean_return": float(dataset.returns().mean()), "seconds": seconds})
     else:
         click.echo(
             f"Wrote {out}: {dataset.episodes:,} episodes, {len(dataset):,} decisions, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,40 +11,34 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from statewise.cli.options import finite, json_option, log_options, propensity_model_option, seed_option
+from statewise.cli.options import json_option, log_options, propensity_model_option, seed_option
 from statewise.cli.progress import bar
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
+from statewise.cli.terminal import answers, coloured, echo_json, messages, note, table
+from statewise.cli.types import RegisteredName
 from statewise.data.dataset import Dataset
-from statewise.data.discount import usual_discount
+from statewise.data.discount import discount_of
 from statewise.learning.runs import RunFolder
 from statewise.ope.estimate import Estimate
-from statewise.ope.evaluate import ESTIMATORS, USUAL, evaluate
+from statewise.ope.estimators import ESTIMATORS, USUAL
+from statewise.ope.evaluate import evaluate, prepare
 from statewise.ope.gate import Decision, gate
 from statewise.ope.select import Selection, select
 from statewise.policies.external import as_target
 
-NARROWEST = 80
-COLOURS = {
-    "supported": "green",
-    "weak": "yellow",
-    "not identified": "red",
-    "deploy": "bold green",
-    "do not deploy": "bold red",
-    "collect more data": "bold yellow",
-}
-
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """All that is told."""
+    """All that is shown."""
 
     name: str
     log: Path
-    dataset: Dataset
+    episodes: int
     discount: float
     estimates: dict[str, Estimate]
     decision: Decision
     selection: Selection | None
+    judged: Dataset
 
 
 @click.command(epilog="Example: statewise evaluate runs/hiv held-out.parquet --discount 0.98")
@@ -54,19 +47,19 @@ class Evaluation:
 @click.option(
     "--estimator",
     "estimators",
-    type=click.Choice(["all", *ESTIMATORS]),
+    type=RegisteredName(ESTIMATORS, "estimator", also=("all",)),
     multiple=True,
     default=("all",),
     show_default=True,
-    help="May be given several times; the gate and the choice of a checkpoint use the first.",
+    help="May be repeated; the gate and the selection of a checkpoint use the first.",
 )
 @click.option(
     "--discount",
     type=click.FloatRange(0, 1, min_open=True),
-    help="γ [default: the run's; else 1 where episodes end by themselves, .98 where they go on].",
+    help="γ [default: the run's, or else 1 if episodes end by themselves, otherwise 0.98].",
 )
 @click.option(
-    "--target-columns", is_flag=True, help="The policy is columns target_0, target_1, … of LOG; give LOG alone."
+    "--target-columns", is_flag=True, help="The policy is in columns target_0, target_1, … of LOG; give LOG alone."
 )
 @seed_option
 @log_options
@@ -82,129 +75,124 @@ def command(
     as_json: bool,
     **options,
 ) -> None:
-    """Say what POLICY would have earned, from LOG, which another policy wrote.
+    """Estimate what POLICY would have earned, from LOG, which another policy wrote.
 
-    POLICY is a run folder, a policy file (.safetensors) or an ONNX file (.onnx). Of a run, the checkpoint is chosen on
-    one half of LOG and evaluated on the other. LOG should hold episodes that the policy was not learned from.
+    POLICY is a run folder, a policy file (.safetensors) or an ONNX file (.onnx). Of a run, a checkpoint is selected on
+    one half of LOG and evaluated on the other. LOG should hold episodes that the policy was not trained on.
     """
     if target_columns:
         policy, log = policy if log is None else log, policy if log is None else log
     if log is None:
         raise click.UsageError("Missing argument 'LOG'. (With --target-columns, LOG alone is enough.)")
-    console = Console(stderr=True, quiet=as_json, highlight=False)
+    console = messages(quiet=as_json)
     run = RunFolder.open(policy) if policy.is_dir() else None
     target = None if run else as_target("target-columns" if target_columns else policy)
     known_by = run.policy()[0] if run else target  # what a run would act by stands for all of its checkpoints
     dataset, estimate = read_log(log, options, console, "target_" if target_columns else None, policy=known_by)
     _warn_of_training_data(dataset, run, known_by, console)
     known = run.manifest().get("config", {}).get("discount") if run else None
-    gamma: float = discount or known or usual_discount(dataset)
+    gamma = discount_of(dataset, known if discount is None else discount)
     asked = [name for name in (ESTIMATORS if "all" in estimators else estimators) if name != "behaviour"]
     names = tuple(dict.fromkeys(("behaviour", *asked)))
     first = asked[0] if asked else USUAL
     selection, held_out = None, None
     if run is not None:
         held_out, dataset = dataset.split(0.5, seed=seed)
-    dataset = estimated(dataset, console, options["propensity_model"]) if estimate else dataset
+    report = estimated(dataset, console, options["propensity_model"]) if estimate else dataset
     if held_out is not None:
-        held_out = estimated(held_out, console, options["propensity_model"]) if estimate else held_out
-        selection = _choose(policy, held_out, dataset, first, gamma, seed, console.quiet)
+        scored = estimated(held_out, console, options["propensity_model"]) if estimate else held_out
+        selection = _choose(policy, scored, report, first, gamma, seed, console.quiet)
         target = selection.policy
-    estimates = {}
+    estimates, ready = {}, prepare(report, discount=gamma, seed=seed)
     with bar("evaluating", len(names) + 1, quiet=console.quiet) as progress:
         for done, name in enumerate(names, start=1):
-            estimates[name] = evaluate(target, dataset, name, discount=gamma, seed=seed)
+            estimates[name] = evaluate(target, ready, name)
             progress(done)
-        decision = gate(target, dataset, estimator=first, discount=gamma, seed=seed)
-    found = Evaluation(
+        decision = gate(target, ready, estimator=first)
+    evaluation = Evaluation(
         name="target columns" if target_columns else str(policy),
         log=log,
-        dataset=dataset,
+        episodes=dataset.episodes,
         discount=gamma,
         estimates=estimates,
         decision=decision,
         selection=selection,
+        judged=report,
     )
     if as_json:
-        click.echo(json.dumps(finite(_to_dict(found)), indent=2))
+        echo_json(_to_dict(evaluation), indent=2)
     else:
-        _show(found)
+        _show(evaluation)
 
 
 def _warn_of_training_data(dataset: Dataset, run: RunFolder | None, policy: Any, console: Console) -> None:
-    """What was learned from these very episodes looks better on them than it is."""
+    """A policy looks better than it is on the episodes it was trained on."""
     card, manifest = getattr(policy, "card", {}), run.manifest() if run else {}
     if dataset.fingerprint in (card.get("data"), card.get("log"), manifest.get("data")):
-        words = "the policy was learned from these very episodes, which flatters it: evaluate it on others"
-        console.print(Text.assemble(("note  ", "bold yellow"), words))
+        note(console, "the policy was trained on these very episodes and looks better on them than it is; use others")
 
 
-def _choose(
-    run: Path, held_out: Dataset, report: Dataset, estimator: str, discount: float, seed: int, quiet: bool
-) -> Selection:
+def _choose(run: Path, scored: Any, report: Any, estimator: str, discount: float, seed: int, quiet: bool) -> Selection:
     policies = RunFolder.open(run).policies()
     with bar("choosing a checkpoint", len(policies), quiet=quiet) as progress:
-        return select(policies, held_out, report, estimator=estimator, discount=discount, seed=seed, progress=progress)
+        return select(policies, scored, report, estimator=estimator, discount=discount, seed=seed, progress=progress)
 
 
-# Telling
+# Showing
 
 
-def _show(found: Evaluation) -> None:
-    console = Console(highlight=False)
-    console.width = max(console.width, NARROWEST)
-    chosen, decision = found.selection, found.decision
+def _show(evaluation: Evaluation) -> None:
+    console = answers(wide=True)
+    chosen, decision = evaluation.selection, evaluation.decision
     if chosen is not None:
         where = f"Of {len(chosen.scores)} checkpoints, update {chosen.update:,} of seed {chosen.seed}"
         console.print(Text(f"{where}: on the other half of the log, {chosen.reason}."))
-    head = f"{found.name} on {found.dataset.episodes:,} episodes of {found.log.name}, γ = {found.discount:g}"
+    head = (
+        f"{evaluation.name} on {evaluation.episodes:,} episodes of {evaluation.log.name}, γ = {evaluation.discount:g}"
+    )
     console.print(Text(head, "bold"))
     console.print()
-    console.print(_estimates_table(found.estimates))
-    doubts = {name: one for name, one in found.estimates.items() if one.verdict != "supported"}
+    console.print(_estimates_table(evaluation.estimates))
+    doubts = {name: one for name, one in evaluation.estimates.items() if one.verdict != "supported"}
     if doubts:
         console.print()
         console.print(_reasons_table(doubts))
     console.print()
-    answer = Text(decision.answer.capitalize(), COLOURS[decision.answer])
-    console.print(answer + Text(f" (by {decision.policy.estimator}): {decision.reason}."))
+    console.print(
+        coloured(decision.answer.capitalize()) + Text(f" (by {decision.estimate.estimator}): {decision.reason}.")
+    )
 
 
 def _estimates_table(estimates: dict[str, Estimate]) -> Table:
     level = next(iter(estimates.values())).level
-    table = Table(box=None, header_style="bold", pad_edge=True)
-    table.add_column("estimator")
-    table.add_column("value", justify="right")
-    table.add_column(f"{100 * level:g} % interval", justify="right")
-    table.add_column("effective\nepisodes", justify="right")
-    table.add_column("verdict")
+    interval = f"{100 * level:g} % interval"
+    shown = table(("estimator", "value", interval, "effective\nepisodes", "verdict"), left=("estimator", "verdict"))
     for name, one in estimates.items():
-        value, interval = (f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}") if one.identified else ("–", "–")
-        verdict = Text(one.verdict, COLOURS[one.verdict])
-        table.add_row(name, value, interval, f"{one.effective_sample_size:.0f}", verdict)
-    return table
+        value, ends = (f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}") if one.identified else ("–", "–")
+        shown.add_row(name, value, ends, f"{one.effective_sample_size:.0f}", coloured(one.verdict))
+    return shown
 
 
 def _reasons_table(estimates: dict[str, Estimate]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=True)
+    shown = table()
     same: dict[tuple[str, str], list[str]] = {}
     for name, one in estimates.items():
         same.setdefault((one.verdict, one.reason), []).append(name)
     for (verdict, reason), names in same.items():
-        table.add_row("\n".join(names), Text.assemble((verdict, COLOURS[verdict]), f": {reason}"))
-    return table
+        shown.add_row("\n".join(names), coloured(verdict) + Text(f": {reason}"))
+    return shown
 
 
-def _to_dict(found: Evaluation) -> dict[str, Any]:
-    chosen = found.selection
+def _to_dict(evaluation: Evaluation) -> dict[str, Any]:
+    chosen = evaluation.selection
     return {
-        "policy": found.name,
-        "log": str(found.log),
-        "episodes": found.dataset.episodes,
-        "discount": found.discount,
-        "estimates": [_estimate_to_dict(one) for one in found.estimates.values()],
+        "policy": evaluation.name,
+        "log": str(evaluation.log),
+        "episodes": evaluation.episodes,
+        "discount": evaluation.discount,
+        "estimates": [one.as_dict() for one in evaluation.estimates.values()],
         "gate": {
-            key: getattr(found.decision, key)
+            key: getattr(evaluation.decision, key)
             for key in ("answer", "reason", "difference", "low", "high", "standard_error", "level", "episodes_needed")
         },
         "selection": None
@@ -212,20 +200,11 @@ def _to_dict(found: Evaluation) -> dict[str, Any]:
         else {
             "seed": chosen.seed,
             "update": chosen.update,
-            "told_apart": chosen.told_apart,
+            "decisive": chosen.decisive,
             "reason": chosen.reason,
             "scores": [
-                {"seed": seed, "update": update} | _estimate_to_dict(one)
-                for (seed, update), one in chosen.scores.items()
+                {"seed": seed, "update": update} | one.as_dict() for (seed, update), one in chosen.scores.items()
             ],
         },
-        "propensities": propensities_as_json(found.dataset),
+        "propensities": propensities_as_json(evaluation.judged),
     }
-
-
-def _estimate_to_dict(one: Estimate) -> dict[str, Any]:
-    """A value that the log cannot tell is null."""
-    names = ("value", "low", "high", "standard_error")
-    numbers = {name: getattr(one, name) if one.identified else None for name in names}
-    known = {"estimator": one.estimator, "verdict": one.verdict, "reason": one.reason}
-    return known | numbers | {"level": one.level, "effective_sample_size": one.effective_sample_size}

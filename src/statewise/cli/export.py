@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from statewise.base.files import written_whole
-from statewise.cli.options import json_option, needs, policy_at, writable
-from statewise.policies.network import Policy
-
-ENDINGS = {"onnx": ".onnx", "numpy": ".py"}
+from statewise.cli.options import json_option, policy_at, writable
+from statewise.cli.terminal import echo_json
+from statewise.cli.types import RegisteredName
+from statewise.policies.exports import EXPORTS, export_policy
 
 
 @click.command(epilog="Example: statewise export runs/cartpole --format onnx --out policy.onnx")
@@ -19,38 +18,32 @@ ENDINGS = {"onnx": ".onnx", "numpy": ".py"}
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(list(ENDINGS)),
+    type=RegisteredName(EXPORTS),
     required=True,
     help="onnx: for any ONNX runtime; numpy: one Python file that needs NumPy and nothing else.",
 )
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="A .onnx or .py file.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="File with the ending of the format: .onnx, .py.",
+)
 @json_option
 def command(source: Path, kind: str, out: Path, as_json: bool) -> None:
     """Write the policy of a run folder or policy file in another format, scaling and softmax included.
 
-    Of a run, the chosen policy where one was chosen, otherwise the last one of the first seed. What is written was
-    first compared with the policy itself.
+    Of a run, the selected policy if there is one, otherwise the last one of the first seed. The file is checked against
+    the policy before it is written.
     """
-    if out.suffix != ENDINGS[kind]:
-        raise click.BadParameter(f"{out.name} must end in {ENDINGS[kind]}", param_hint="--out")
-    if kind == "onnx":
-        needs("onnx", "onnx", "onnxruntime")
+    ending = EXPORTS[kind].ending
+    if out.suffix != ending:
+        raise click.BadParameter(f"{out.name} must end in {ending}", param_hint="--out")
     writable(out)
     policy, which = policy_at(source)
-    contents = _contents(policy, kind, out.stem)
+    contents = export_policy(policy, kind, out.stem)
     with written_whole(out) as part:
         part.write_bytes(contents)
     if as_json:
-        click.echo(json.dumps({"out": str(out), "format": kind, "policy": which, "card": policy.full_card()}))
+        echo_json({"out": str(out), "format": kind, "policy": which, "card": policy.full_card()})
     else:
         click.echo(f"Wrote {out}: {which}, for {', '.join(policy.observation_names)}")
-
-
-def _contents(policy: Policy, kind: str, module: str) -> bytes:
-    if kind == "onnx":
-        from statewise.policies.onnx import to_onnx
-
-        return to_onnx(policy)
-    from statewise.policies.python import to_python
-
-    return to_python(policy, module).encode()

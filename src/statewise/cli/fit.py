@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -13,49 +12,50 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
-from statewise.algorithms.offpac import OffPAC
-from statewise.algorithms.opposd import OPPOSD
+from statewise.algorithms import ALGORITHMS
 from statewise.cli.options import json_option, log_options, needs, propensity_model_option
+from statewise.cli.progress import Watch
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
+from statewise.cli.terminal import answers, echo_json, messages, note, table
+from statewise.cli.types import RegisteredName
 from statewise.data.augment import smooth
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
-from statewise.learning.fit import Progress as Learning
-from statewise.learning.fit import Result, fit
-from statewise.learning.presets import ALGORITHMS, PRESETS, preset
+from statewise.learning.fit import Progress, Result, fit
+from statewise.learning.presets import PRESETS, preset
 from statewise.learning.runs import RunFolder
 from statewise.learning.trackers.parquet import ParquetTracker
 
 
 @click.command(epilog="Example: statewise fit cartpole.parquet --seeds 2 --out runs/cartpole")
 @click.argument("log", type=click.Path(path_type=Path))
-@click.option("--algorithm", type=click.Choice(ALGORITHMS), default="opposd", show_default=True)
-@click.option("--preset", "preset_name", type=click.Choice(list(PRESETS)), default="default", show_default=True)
-@click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="Runs side by side.")
+@click.option("--algorithm", type=RegisteredName(ALGORITHMS, "algorithm"), default="opposd", show_default=True)
+@click.option("--preset", "preset_name", type=RegisteredName(PRESETS, "preset"), default="default", show_default=True)
+@click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="Independent runs.")
 @click.option("--updates", type=click.IntRange(min=1), help="Updates of the policy [default: the preset's].")
 @click.option(
     "--discount",
     type=click.FloatRange(0, 1, min_open=True),
-    help="γ [default: 1 where episodes end by themselves, .98 where they go on].",
+    help="γ [default: 1 if episodes end by themselves, otherwise 0.98].",
 )
 @click.option(
     "--smooth",
     "smoothing",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="EPS",
-    help="Try actions that the behaviour never takes in a state with this probability there, and let them lead "
-    "nowhere, so that policies keep away from them; needs whole distributions (propensity_0, propensity_1, …).",
+    help="Pretend that actions which the behaviour never takes in a state are taken there with this probability and "
+    "lead to an absorbing state that pays nothing, so that policies avoid them; needs whole distributions "
+    "(propensity_0, propensity_1, …).",
 )
-@click.option("--checkpoint-every", type=click.IntRange(min=1), help="Updates [default: a tenth of all].")
 @click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="Folder of the run; an interrupted one goes on."
+    "--checkpoint-every", type=click.IntRange(min=1), help="Updates between checkpoints [default: a tenth of all]."
 )
-@click.option("--tensorboard", metavar="DIR", type=click.Path(path_type=Path), help="Also write TensorBoard's events.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Run folder.")
+@click.option(
+    "--tensorboard", metavar="DIR", type=click.Path(path_type=Path), help="Also write TensorBoard event files."
+)
 @click.option("--mlflow", metavar="URI", help="Also log to MLflow: http://…, sqlite:///FILE, …")
 @log_options
 @propensity_model_option
@@ -75,29 +75,33 @@ def command(
     as_json: bool,
     **options,
 ) -> None:
-    """Learn better policies from LOG and keep them, with all checkpoints and metrics, in a run folder."""
-    console = Console(stderr=True, quiet=as_json, highlight=False)
+    """Learn better policies from LOG and save them, with checkpoints and metrics, in a run folder.
+
+    If interrupted, run the same command again to resume.
+    """
+    console = messages(quiet=as_json)
     dataset, estimate = read_log(log, options, console)
     dataset = estimated(dataset, console, options["propensity_model"]) if estimate else dataset
     config = preset(preset_name, algorithm, discount)
     if smoothing is not None:
-        if not isinstance(config, OPPOSD | OffPAC):
-            raise click.UsageError(f"--smooth is for opposd and offpac, not for {algorithm}.")
+        if not hasattr(config, "smoothing"):
+            raise click.UsageError(f"--smooth: {algorithm} has no such setting; opposd and offpac do.")
         config = replace(config, smoothing=smoothing)
         shift = smooth(dataset, smoothing, horizon=config.horizon).reward_shift
         if shift > 0:
-            told = f"rewards are raised by {shift:.4g}, so that none is below the absorbing state's 0; "
-            console.print(Text.assemble(("note  ", "bold yellow"), told + "the critic's values include that"))
+            raised = f"rewards are raised by {shift:.4g}, so that none is below the absorbing state's 0"
+            note(console, f"{raised}; the critic's values include this shift")
     started = time.perf_counter()
     with (
         _trackers(out, tensorboard, mlflow) as trackers,
-        _Watch(console, updates or config.updates) as watcher,
+        Watch(console, "learning", updates or config.updates, "warm start and compilation …") as watch,
     ):
 
-        def tell(told: Learning) -> None:
-            watcher.told(told)
+        def progress(learning: Progress) -> None:
+            watch.show("learning", learning.update, learning.updates, _summary(learning))
+            watch.line(f"update {learning.update:>6,} of {learning.updates:,}   {_summary(learning)}")
             for tracker in trackers:
-                tracker(told.update)
+                tracker(learning.update)
 
         result = fit(
             dataset,
@@ -106,14 +110,14 @@ def command(
             updates=updates,
             checkpoint_every=checkpoint_every,
             out=out,
-            progress=tell,
+            progress=progress,
         )
     _report(result, dataset, out, time.perf_counter() - started, as_json)
 
 
 @contextmanager
 def _trackers(out: Path, tensorboard: Path | None, mlflow: str | None) -> Iterator[list[Any]]:
-    """Parquet always; the others where they are asked for, and found out to be there before anything is learned."""
+    """Parquet always, others on request; what is missing is reported before anything is learned."""
     folder = RunFolder(out)
     trackers: list[Any] = [ParquetTracker(folder)]
     if tensorboard is not None:
@@ -123,7 +127,7 @@ def _trackers(out: Path, tensorboard: Path | None, mlflow: str | None) -> Iterat
         trackers.append(TensorBoardTracker(folder, tensorboard))
     if mlflow is not None:
         needs("mlflow", "mlflow")
-        # its own 7 take minutes to say that no one is there
+        # its default of 7 takes minutes to report that no server answers
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         from statewise.learning.trackers.mlflow import MlflowTracker
 
@@ -137,41 +141,14 @@ def _trackers(out: Path, tensorboard: Path | None, mlflow: str | None) -> Iterat
             tracker.close(finished)
 
 
-class _Watch:
-    """A bar with value, effective share and entropy; plain lines where there is no terminal."""
-
-    def __init__(self, console: Console, updates: int):
-        self.console, self.updates = console, updates
-        parts = (
-            TextColumn("learning"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}"),
-        )
-        self.bar = Progress(*parts, console=console, transient=True, disable=not console.is_terminal)
-
-    def __enter__(self) -> _Watch:
-        self.bar.start()
-        self.task = self.bar.add_task("warm start and compilation …", total=self.updates)
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.bar.stop()
-
-    def told(self, told: Learning) -> None:
-        words = "   ".join(
-            words
-            for number, words in (
-                (told.value, f"V̂(s₀) {told.value:.4g}"),
-                (told.ratio_ess, f"w: {told.ratio_ess:.0%} effective"),
-                (told.entropy, f"entropy {told.entropy:.2f}"),
-            )
-            if not math.isnan(number)  # which says that the algorithm has no such thing
-        )
-        self.bar.update(self.task, completed=told.update, description=words)
-        if not self.console.is_terminal:
-            self.console.print(f"update {told.update:>6,} of {told.updates:,}   {words}")
+def _summary(learning: Progress) -> str:
+    """The critic's value, the ratio's effective share and the entropy, as far as the algorithm has them."""
+    parts = (
+        (learning.value, f"V̂(s₀) {learning.value:.4g}"),
+        (learning.ratio_ess, f"w: {learning.ratio_ess:.0%} effective"),
+        (learning.entropy, f"entropy {learning.entropy:.2f}"),
+    )
+    return "   ".join(text for number, text in parts if not math.isnan(number))  # NaN: it has no such thing
 
 
 def _report(result: Result, dataset: Dataset, out: Path, seconds: float, as_json: bool) -> None:
@@ -181,20 +158,18 @@ def _report(result: Result, dataset: Dataset, out: Path, seconds: float, as_json
             {"seed": seed} | {name: _or_none(values[i]) for name, values in last.items()}
             for i, seed in enumerate(result.seeds)
         ]
-        told = {"run": str(out), "seconds": seconds, "seeds": rows, "propensities": propensities_as_json(dataset)}
-        click.echo(json.dumps(told))
+        shown = propensities_as_json(dataset)
+        echo_json({"run": str(out), "seconds": seconds, "seeds": rows, "propensities": shown})
         return
     discount = discount_of(dataset, result.config.discount)
-    table = Table(box=None, header_style="bold", pad_edge=True)
-    for name in ("seed", "critic's value of the last policy", "ratio's effective share", "entropy"):
-        table.add_column(name, justify="right")
+    shown = table(("seed", "critic's value of the last policy", "ratio's effective share", "entropy"))
     for i, seed in enumerate(result.seeds):
         formats = {"value": ".4g", "ratio_ess": ".0%", "entropy": ".2f"}
         cells = (_or_none(last[name][i]) for name in formats)
-        words = ("–" if cell is None else format(cell, how) for cell, how in zip(cells, formats.values(), strict=True))
-        table.add_row(str(seed), *words)
-    console = Console(highlight=False)
-    console.print(table)
+        texts = ("–" if cell is None else format(cell, how) for cell, how in zip(cells, formats.values(), strict=True))
+        shown.add_row(str(seed), *texts)
+    console = answers()
+    console.print(shown)
     console.print(
         f"The log's own return: {dataset.returns(discount).mean():.4g} (γ = {discount:g}). A critic's value is a "
         "training signal, not evidence: evaluate the policies on held-out episodes before believing it."

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import re
 import time
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import click
-from rich.console import Console
 from rich.panel import Panel
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from statewise.base.decode import changed
-from statewise.cli.options import finite, json_option, log_options, propensity_model_option
+from statewise.algorithms import ALGORITHMS
+from statewise.base.decode import changed, decode
+from statewise.cli.options import json_option, log_options, propensity_model_option
+from statewise.cli.progress import Watch
 from statewise.cli.propensities import read_log
+from statewise.cli.terminal import answers, coloured, echo_json, messages
+from statewise.cli.types import Duration, RegisteredName
 from statewise.improvement import Improvement, Plan, Stage, improve
-from statewise.learning.presets import ALGORITHMS, OWN
+from statewise.learning.presets import OWN, preset
 from statewise.learning.settings import read_settings
 
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 LINES = 10  # at most, of each stage of learning
-COLOURS = {"deploy": "green", "do not deploy": "red", "collect more data": "yellow"}
-
-
-class _Duration(click.ParamType):
-    name = "time"
-
-    def convert(self, value, param, ctx) -> float:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h|)", str(value).strip())
-        if found is None or float(found[1]) <= 0:
-            self.fail(f"'{value}' is no time; write it as 90s, 5m or 1h", param, ctx)
-        return float(found[1]) * UNITS[found[2]]
 
 
 @click.command(epilog="Example: statewise improve visits.csv --out runs/visits")
@@ -42,115 +32,114 @@ class _Duration(click.ParamType):
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Folder of the run [default: runs/ and the log's name]; goes on there.",
+    help="Run folder [default: runs/ plus the log's name].",
 )
-@click.option("--algorithm", type=click.Choice([name for name in ALGORITHMS if name != "fitted-q"]), help="[opposd]")
-@click.option("--discount", type=click.FloatRange(0, 1, min_open=True), help="γ [default: chosen by the log].")
+@click.option("--algorithm", type=RegisteredName(ALGORITHMS, "algorithm"), help="[default: opposd]")
+@click.option(
+    "--discount",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="γ [default: 1 if episodes end by themselves, otherwise 0.98].",
+)
 @click.option("--seeds", type=click.IntRange(min=1), help=f"Runs to choose from [default: {Plan.seeds}].")
-@click.option("--preset", type=click.Choice(list(OWN)), help=f"[{Plan.preset}]; quick: a first look, in half the time.")
+@click.option(
+    "--preset",
+    type=RegisteredName(OWN, "preset"),
+    help="quick: a first look in half the time [default: default].",
+)
 @click.option("--updates", type=click.IntRange(min=1), help="Updates of the policy [default: the preset's].")
-@click.option("--time-budget", type=_Duration(), help="Such as 5m; learning stops when its share is used up.")
-@click.option("--config", type=click.Path(path_type=Path), help="TOML file of these options and of [settings].")
+@click.option(
+    "--time-budget", type=Duration(), help="Time limit, such as 5m; learning stops when its share is used up."
+)
+@click.option("--config", type=click.Path(path_type=Path), help="TOML file with these options and a table [settings].")
 @log_options
 @propensity_model_option
 @json_option
 def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **options) -> None:
     """Learn a better policy from LOG, say what it is worth, and whether to use it.
 
-    Part of the log teaches, part chooses among what was learned, and a part that neither has seen judges the choice.
-    The folder then holds report.html, which says it all, and policy.safetensors, which can act.
+    One part of the log is for training, one for selection among what was learned, and one that neither has seen for
+    evaluation. The folder then holds report.html, with the answer and all that supports it, and policy.safetensors, the
+    policy to use. If interrupted, run the same command again to resume.
     """
-    console = Console(stderr=True, quiet=as_json, highlight=False)
+    console = messages(quiet=as_json)
     dataset, _ = read_log(log, options, console)
-    given = read_settings(config) if config else {}
-    if isinstance(given.get("time_budget"), str):
-        given["time_budget"] = _Duration().convert(given["time_budget"], None, None)
-    given |= {each.name: options[each.name] for each in fields(Plan) if options.get(each.name) is not None}
-    if options["propensity_model"] is not None:
-        given["propensities"] = options["propensity_model"]
-    plan = changed(Plan(), given)
+    settings, plan = _asked(read_settings(config) if config else {}, options)
     out = Path("runs") / log.stem if out is None else out
     started = time.perf_counter()
-    with _Watch(console) as watch:
-        improvement = improve(dataset, plan, out=out, progress=watch.told)
-    _tell(improvement, time.perf_counter() - started, as_json)
+    with Watch(console, "preparing") as watch:
+        improvement = improve(dataset, settings, out=out, plan=plan, progress=_watched(watch))
+    _show(improvement, time.perf_counter() - started, as_json)
 
 
-class _Watch:
-    """A bar for what is being done now; where there is no terminal, a line for each tenth of learning."""
-
-    def __init__(self, console: Console):
-        self.console, self.stage, self.tenth = console, "", 0
-        parts = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        self.bar = Progress(*parts, console=console, transient=True, disable=not console.is_terminal)
-
-    def __enter__(self) -> _Watch:
-        self.bar.start()
-        self.task = self.bar.add_task("preparing", total=None)
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.bar.stop()
-
-    def told(self, stage: Stage) -> None:
-        if stage.name != self.stage:
-            self.stage, self.tenth = stage.name, 0
-            self.bar.reset(self.task, total=stage.total)
-        self.bar.update(self.task, completed=stage.done, total=stage.total, description=stage.name)
-        tenth = (LINES if stage.name.startswith("learning") else 1) * stage.done // stage.total
-        if not self.console.is_terminal and tenth > self.tenth:
-            self.tenth = tenth
-            self.console.print(f"{stage.name}: {stage.done:,} of {stage.total:,}  {stage.words}".rstrip())
+def _asked(given: dict[str, Any], options: dict[str, Any]) -> tuple[Any, Plan]:
+    """The algorithm's settings and the plan, from a settings file and the flags, which count more."""
+    flags = {name: options.get(name) for name in ("algorithm", "preset", *(each.name for each in fields(Plan)))}
+    flags["propensities"] = options["propensity_model"]
+    given = given | {name: value for name, value in flags.items() if value is not None}
+    if isinstance(given.get("time_budget"), str):
+        given["time_budget"] = Duration().convert(given["time_budget"], None, None)
+    algorithm = decode(str, given.pop("algorithm", "opposd"), "algorithm")
+    name = decode(str, given.pop("preset", "default"), "preset")
+    changes = decode(dict, given.pop("settings", {}), "settings")
+    beside = decode(tuple[str, ...], given.pop("beside", list(Plan.beside)), "beside")
+    if name not in OWN:
+        raise click.UsageError(f"preset: expected one of {', '.join(OWN)}, got '{name}'")
+    plan = changed(Plan(beside=tuple(preset(name, other) for other in beside)), given)
+    return changed(preset(name, algorithm), changes, "settings"), plan
 
 
-def _tell(improvement: Improvement, seconds: float, as_json: bool) -> None:
+def _watched(watch: Watch) -> Callable[[Stage], None]:
+    """Shows every stage; where there is no terminal, a line for each tenth of learning and one for each other stage."""
+    lines: dict[str, int] = {}
+
+    def show(stage: Stage) -> None:
+        watch.show(stage.name, stage.done, stage.total, stage.note)
+        line = (LINES if stage.name.startswith("learning") else 1) * stage.done // stage.total
+        if line > lines.get(stage.name, 0):
+            lines[stage.name] = line
+            watch.line(f"{stage.name}: {stage.done:,} of {stage.total:,}  {stage.note}".rstrip())
+
+    return show
+
+
+def _show(improvement: Improvement, seconds: float, as_json: bool) -> None:
     decision = improvement.decision
-    told = decision.policy
+    estimate = decision.estimate
     if as_json:
-        numbers = {"value": told.value, "low": told.low, "high": told.high} if told.identified else {"value": None}
         gain = {"difference": decision.difference, "low": decision.low, "high": decision.high}
-        click.echo(
-            json.dumps(
-                finite(
-                    {
-                        "answer": decision.answer,
-                        "because": decision.reason,
-                        "policy": {"file": str(improvement.policy_file), "verdict": told.verdict, **numbers},
-                        "current": decision.behaviour.value,
-                        "gain": gain if told.identified else None,
-                        "episodes_needed": decision.episodes_needed,
-                        "checks": {check.name: check.outcome for check in improvement.content.checks},
-                        "algorithm": improvement.algorithm,
-                        "seed": improvement.selection.seed,
-                        "update": improvement.selection.update,
-                        "stopped_by_time": improvement.stopped,
-                        "report": str(improvement.report),
-                        "seconds": seconds,
-                    }
-                )
-            )
+        echo_json(
+            {
+                "answer": decision.answer,
+                "because": decision.reason,
+                "policy": {"file": str(improvement.policy_file), **estimate.as_dict()},
+                "current": decision.baseline.value,
+                "gain": gain if estimate.identified else None,
+                "episodes_needed": decision.episodes_needed,
+                "algorithm": improvement.algorithm,
+                "seed": improvement.selection.seed,
+                "update": improvement.selection.update,
+                "stopped_by_time": improvement.stopped,
+                "report": str(improvement.report),
+                "seconds": seconds,
+            }
         )
         return
-    console = Console(highlight=False)
-    answer = Text(decision.answer.capitalize(), style=f"bold {COLOURS[decision.answer]}")
-    console.print(
-        Panel(Text.assemble(answer, "\n", decision.reason[:1].upper() + decision.reason[1:] + "."), width=100)
-    )
+    console = answers()
+    reason = f"{decision.reason[:1].upper()}{decision.reason[1:]}."
+    console.print(Panel(Text.assemble(coloured(decision.answer.capitalize()), "\n", reason), width=100))
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_row("  today", f"{decision.behaviour.value:.4g}  (mean return of the log's judging episodes)")
-    worth = (
-        f"{told.value:.4g}  ({told.low:.4g} to {told.high:.4g}), {told.verdict}" if told.identified else told.verdict
-    )
-    table.add_row("  new policy", worth)
-    for check in improvement.content.checks:
-        if check.outcome != "good":
-            table.add_row(f"  {check.outcome}", Text(f"{check.name}: {check.measured}. {check.meaning}"))
+    table.add_row("  today", f"{decision.baseline.value:.4g}  (mean return of the evaluation episodes)")
+    value = f"{estimate.value:.4g}  ({estimate.low:.4g} to {estimate.high:.4g}), " if estimate.identified else ""
+    table.add_row("  new policy", f"{value}{estimate.verdict}")
+    for measure in estimate.measures:
+        if measure.outcome != "good":
+            table.add_row(f"  {measure.outcome}", Text(f"{measure.title}: {measure.sentence}. {measure.meaning}"))
     console.print(table)
     console.print(Text(f"  report      {improvement.report}"))
     console.print(Text(f"  policy      {improvement.policy_file}"))
     if improvement.stopped:
         names = ", ".join(improvement.stopped)
         console.print(
-            Text(f"  The time budget stopped learning by {names}; the same command without it goes on there.")
+            Text(f"  The time budget stopped learning by {names}; run the same command without it to resume.")
         )
     console.print(Text(f"  {seconds:.0f} s"))

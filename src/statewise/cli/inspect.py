@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from statewise.cli.flags import with_flags
-from statewise.cli.options import finite, json_option, log_arguments, log_options
+from statewise.cli.options import json_option, log_arguments, log_options
+from statewise.cli.terminal import answers, echo_json, table
 from statewise.data.findings import Finding, Findings
 from statewise.data.summary import Spread, Summary, summarise
 from statewise.data.table import read
-
-NARROWEST = 80  # the tables need so many columns
 
 
 @click.command(epilog="Example: statewise inspect visits.csv --unit-column patient")
@@ -31,7 +28,7 @@ def command(log: Path, as_json: bool, **options) -> None:
     dataset, findings = read(log, **log_arguments(options))
     summary = None if dataset is None else summarise(dataset)
     if as_json:
-        click.echo(json.dumps(finite(_to_dict(log, findings, summary)), indent=2))
+        echo_json(_to_dict(log, findings, summary), indent=2)
     else:
         _show(log, findings, summary)
     if summary is None:
@@ -53,8 +50,7 @@ def _finding_to_dict(finding: Finding) -> dict:
 
 
 def _show(log: Path, findings: Findings, summary: Summary | None) -> None:
-    console = Console(highlight=False)
-    console.width = max(console.width, NARROWEST)
+    console = answers(wide=True)
     if summary is None:
         count = len(findings.faults)
         verdict = f"✗ {log.name} cannot be used: {count} fault{'s' if count > 1 else ''}"
@@ -69,9 +65,9 @@ def _show(log: Path, findings: Findings, summary: Summary | None) -> None:
         spreads = _spreads(summary)
         if console.measure(spreads).maximum > console.width:
             spreads = _spreads(summary, left_out=("25 %", "75 %"))  # a number cut short would be another number
-        for table in (_facts(summary), spreads, _observations(summary), _actions(summary)):
+        for each in (_facts(summary), spreads, _observations(summary), _actions(summary)):
             console.print()
-            console.print(table)
+            console.print(each)
 
 
 def _line(word: str, colour: str, finding: Finding) -> Text:
@@ -79,25 +75,21 @@ def _line(word: str, colour: str, finding: Finding) -> Text:
 
 
 def _facts(summary: Summary) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=True)
-    table.add_row("episodes", f"{summary.episodes:,}" + (f" of {summary.units:,} units" if summary.units else ""))
-    table.add_row("decisions", f"{summary.steps:,}")
+    shown = table()
+    shown.add_row("episodes", f"{summary.episodes:,}" + (f" of {summary.units:,} units" if summary.units else ""))
+    shown.add_row("decisions", f"{summary.steps:,}")
     ends = f"{summary.terminated:,} terminated, {summary.truncated:,} truncated (cut off)"
-    table.add_row("ends", f"{ends}; {summary.final_states:,} final states logged")
+    shown.add_row("ends", f"{ends}; {summary.final_states:,} final states logged")
     logged = "whole distributions" if summary.whole_distributions else "of the taken action"
-    table.add_row("propensities", logged if summary.propensities else "not logged, to be estimated")
+    shown.add_row("propensities", logged if summary.propensities else "not logged, to be estimated")
     if summary.legal_masks:
-        table.add_row("legal actions", "masked")
-    return table
+        shown.add_row("legal actions", "masked")
+    return shown
 
 
 def _spreads(summary: Summary, left_out: tuple[str, ...] = ()) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=True)
-    table.add_column("", no_wrap=True)
     names = ("mean", "std", "least", "5 %", "25 %", "median", "75 %", "95 %", "most")
-    for name in names:
-        if name not in left_out:
-            table.add_column(name, justify="right", no_wrap=True)
+    shown = table(("", *(name for name in names if name not in left_out)), left=("",), no_wrap=True)
     rows: list[tuple[str, Spread]] = [
         ("episode length", summary.lengths),
         ("episode return", summary.returns),
@@ -106,37 +98,30 @@ def _spreads(summary: Summary, left_out: tuple[str, ...] = ()) -> Table:
     if summary.propensities:
         rows.append(("propensity", summary.propensities))
     for name, spread in rows:
-        told = zip(names, (spread.mean, spread.std, *spread.quantiles.values()), strict=True)
-        table.add_row(name, *(f"{value:.4g}" for which, value in told if which not in left_out))
-    return table
+        values = zip(names, (spread.mean, spread.std, *spread.quantiles.values()), strict=True)
+        shown.add_row(name, *(f"{value:.4g}" for which, value in values if which not in left_out))
+    return shown
 
 
 def _observations(summary: Summary) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=True)
-    for name in ("observation", "mean", "std", "least", "most"):
-        table.add_column(name, justify="left" if name == "observation" else "right")
-    shown = list(summary.observations.items())
-    for name, numbers in shown[:20]:
-        table.add_row(Text(name), *(f"{value:.4g}" for value in numbers.values()))
-    if len(shown) > 20:
-        table.add_row(f"… and {len(shown) - 20} more")
-    return table
+    shown = table(("observation", "mean", "std", "least", "most"), left=("observation",))
+    columns = list(summary.observations.items())
+    for name, numbers in columns[:20]:
+        shown.add_row(Text(name), *(f"{value:.4g}" for value in numbers.values()))
+    if len(columns) > 20:
+        shown.add_row(f"… and {len(columns) - 20} more")
+    return shown
 
 
 def _actions(summary: Summary) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=True)
-    table.add_column("action")
-    table.add_column("taken", justify="right")
-    table.add_column("share", justify="right")
-    table.add_column("")
-    if summary.whole_distributions:
-        table.add_column("decisions where it had no chance", justify="right")
+    never = ("decisions where it had no chance",) if summary.whole_distributions else ()
+    shown = table(("action", "taken", "share", "", *never), left=("action", ""))
     for action in summary.actions[:30]:
         bar = "█" * round(20 * action.share)
         row = [Text(action.name), f"{action.count:,}", f"{action.share:.1%}", f"[cyan]{bar}[/cyan]"]
         if summary.whole_distributions:
             row.append(f"{action.unsupported_steps:,}")
-        table.add_row(*row)
+        shown.add_row(*row)
     if len(summary.actions) > 30:
-        table.add_row(f"… and {len(summary.actions) - 30} more")
-    return table
+        shown.add_row(f"… and {len(summary.actions) - 30} more")
+    return shown

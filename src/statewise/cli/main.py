@@ -1,63 +1,54 @@
-"""`statewise`: one command a file; every mistake is answered by one clear sentence and exit code 2."""
+"""`statewise`: one command per file; every mistake is answered by one clear sentence and exit code 2."""
 
 from __future__ import annotations
 
 import _thread
-import difflib
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 
 import click
 
+from statewise.base.registry import unknown_name
+from statewise.cli.commands import COMMANDS
 from statewise.cli.flags import with_flags
+from statewise.cli.plugins import PLUGIN, with_plugins
 
-# Each command is imported when it is called, so that `--help` and `inspect` do not wait for JAX.
-COMMANDS = {
-    "act": "Say what a policy does in each row of a table.",
-    "bench": "Time an update beside PyTorch.",
-    "behaviour": "Make the policies that write the HIV logs.",
-    "collect": "Write a log of simulated decisions.",
-    "evaluate": "Say what a policy is worth, and whether to deploy it.",
-    "export": "Write a policy for other programs: ONNX, or plain Python.",
-    "fit": "Learn policies from a log.",
-    "improve": "From a log to a decision: learn, choose, judge, report.",
-    "inspect": "Check a log and say what it holds.",
-    "report": "Write a run's report: one page, the answer first.",
-    "reproduce": "Run the paper's experiments again.",
-    "score": "Play a run's policies in a simulator.",
-    "serve": "Answer over HTTP what a policy does.",
-}
+SECTIONS = {"everyday": "Commands", "research": "For research"}
 
 
 class LazyGroup(click.Group):
+    """The registered commands, each imported when it is called."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
-            ctx.fail(f"there is no command '{cmd_name}'.{hint}")
-        found = import_module(f"statewise.cli.{cmd_name}").command
-        found.name = cmd_name  # every module calls its own `command`
-        return found
+        return with_plugins(COMMANDS[cmd_name].load(cmd_name)) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]):
+        if args[0] not in COMMANDS:
+            late = any(arg.split("=")[0] == "--plugin" for arg in args)
+            hint = "; for a command that a plugin adds, write --plugin before it" if late else ""
+            ctx.fail(f"{unknown_name('command', args[0], COMMANDS)}{hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        entries = COMMANDS.items()
+        for section, title in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, entry.summary) for name, entry in entries if entry.section == section])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, params=[PLUGIN], context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="statewise")
 def group() -> None:
     """From logged decisions to a better policy you can trust."""
 
 
 def main() -> None:
-    """Runs the command line; what the user can mend ends with a sentence and exit code 2, never a traceback."""
+    """Runs the command line; what the user can fix ends with a sentence and exit code 2, never a traceback."""
     try:
         with _interruptible():
             code = group.main(standalone_mode=False)  # None, or the code a command ended with
@@ -75,20 +66,20 @@ def main() -> None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Control-C that comes while Python runs a finaliser or a callback of JAX's is dropped there: it comes again."""
-    told = sys.unraisablehook
+    """Raises Control-C again where Python dropped it, inside a finaliser or a callback of JAX's."""
+    usual = sys.unraisablehook
 
     def again(dropped) -> None:
         if isinstance(dropped.exc_value, KeyboardInterrupt):
             threading.Timer(0.05, _thread.interrupt_main).start()
         else:
-            told(dropped)
+            usual(dropped)
 
     sys.unraisablehook = again
     try:
         yield
     finally:
-        sys.unraisablehook = told
+        sys.unraisablehook = usual
 
 
 def _sentence(error: Exception) -> str:

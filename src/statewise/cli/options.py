@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import math
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,52 +9,36 @@ from typing import Any, get_args
 
 import click
 
+from statewise.cli.types import Actions, listed
 from statewise.data.rawlog import NAMED, Columns
-from statewise.policies.network import Policy
+from statewise.policies.files import StoredPolicy, load_policy
 from statewise.propensities.estimate import Model
-
-
-class _Actions(click.ParamType):
-    name = "number|A,B,…"
-
-    def convert(self, value, param, ctx) -> int | tuple[str, ...]:
-        words = listed(str(value))
-        if len(words) > 1 and all(words) and len(set(words)) == len(words):
-            return words
-        if not str(value).isdecimal() or int(value) < 1:
-            self.fail(f"'{value}' is neither a number above 0 nor different words, as A,B,C", param, ctx)
-        return int(value)
-
-
-def listed(text: str) -> tuple[str, ...]:
-    """The names in `A,B,"C, D"`."""
-    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
 
 
 def log_options(command: Callable) -> Callable:
     """How to read a log; `log_arguments` turns what was given into arguments of `statewise.load`."""
     for name in reversed(NAMED):
-        command = click.option(f"--{name}-column", metavar="NAME", help=f"Column that holds the {name}.")(command)
+        command = click.option(f"--{name}-column", metavar="NAME", help=f"Name of the {name} column.")(command)
     command = click.option(
         "--observations", metavar="A,B,…", help="Columns that describe the state [default: all named obs_…]."
     )(command)
     command = click.option(
         "--actions",
-        type=_Actions(),
-        help="Number of actions [default: the largest seen, plus one], or the words for them in order, as A,B,C "
-        "[default: those seen, by alphabet].",
+        type=Actions(),
+        help="Number of actions [default: the largest seen plus one], or their names in order, as A,B,C [default: "
+        "those seen, alphabetically].",
     )(command)
     command = click.option(
         "--ends",
         type=click.Choice(["terminated", "truncated"]),
-        help="How every episode ended, where no column tells.",
+        help="How every episode ended, if no column says so.",
     )(command)
     return click.option(
         "--propensity",
         type=click.Choice(["logged", "estimate"]),
         default="logged",
         show_default=True,
-        help="Whether the log holds the taken action's probability.",
+        help="Use the logged probabilities of the actions taken, or estimate them.",
     )(command)
 
 
@@ -71,7 +53,7 @@ def log_arguments(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def writable(path: Path) -> None:
-    """Finds out that a file cannot be written before the work is done whose result it should hold."""
+    """Fails before the work is done if its result could not be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.part")
@@ -79,15 +61,6 @@ def writable(path: Path) -> None:
         part.unlink()
     except OSError as error:
         raise click.BadParameter(f"{path} cannot be written: {error.strerror}", param_hint="--out") from error
-
-
-def finite(told: Any) -> Any:
-    """JSON has no word for infinity: such a number becomes null."""
-    if isinstance(told, dict):
-        return {key: finite(value) for key, value in told.items()}
-    if isinstance(told, list | tuple):
-        return [finite(value) for value in told]
-    return None if isinstance(told, float) and not math.isfinite(told) else told
 
 
 seed_option = click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
@@ -101,25 +74,22 @@ choose_option = click.option(
 propensity_model_option = click.option(
     "--propensity-model",
     type=click.Choice(get_args(Model)),
-    help="What estimates propensities: gradient-boosted trees or a logistic model  [default: boosting]",
+    help="How to estimate propensities: gradient-boosted trees or a logistic model [default: boosting].",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for a machine.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
 
 
-def policy_at(path: Path) -> tuple[Policy, str]:
-    """The policy of a file or of a run folder, and in words which one it is."""
+def policy_at(path: Path) -> tuple[StoredPolicy, str]:
+    """The policy of a file or of a run folder, and which one it is."""
     if path.is_dir():
         from statewise.learning.runs import RunFolder  # it waits for JAX, which a policy file does not need
 
-        policy, words = RunFolder.open(path).policy()
-        if not isinstance(policy, Policy):
-            raise click.ClickException(f"{path}: its policy acts by trees; only a network's can be used here")
-        return policy, words
-    return Policy.load(path), "the policy in that file"
+        return RunFolder.open(path).policy()
+    return load_policy(path), "the policy in that file"
 
 
 def misfit(policy: Any, source: Any) -> str | None:
-    """In words, why a policy cannot be played in a simulator; None where it can."""
+    """Why a policy cannot be played in a domain; None where it can."""
     sizes = [(len(one.observation_names), len(one.action_names)) for one in (policy, source)]
     if sizes[0] == sizes[1]:
         return None

@@ -6,14 +6,58 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from statewise.cli.terminal import messages
+
+
+class Watch:
+    """A bar for what is being done now; where there is no terminal, only the lines that are asked for."""
+
+    def __init__(self, console: Console, title: str = "", total: int | None = None, note: str = ""):
+        self.console, self.title = console, title
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self.task = self.bar.add_task(title, total=total, note=note)
+
+    def __enter__(self) -> Watch:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.bar.stop()
+
+    def show(self, title: str, done: int, total: int | None, note: str = "") -> None:
+        """How much is done; another title begins another bar."""
+        if title != self.title:
+            self.title = title
+            self.bar.reset(self.task, total=total)
+        self.bar.update(self.task, completed=done, total=total, description=title, note=note)
+
+    def line(self, text: str) -> None:
+        """A line for where there is no terminal."""
+        if not self.console.is_terminal:
+            self.console.print(text)
 
 
 @contextmanager
 def bar(title: str, total: int, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """A bar on standard error; the function it gives takes how much is done."""
-    console = Console(stderr=True, quiet=quiet)
-    parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(title, total=total)
-        yield lambda done: progress.update(task, completed=done)
+    with Watch(messages(quiet=quiet), title, total) as watch:
+        yield lambda done: watch.show(title, done, total)

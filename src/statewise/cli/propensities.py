@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.text import Text
 
 from statewise.cli.flags import with_flags
 from statewise.cli.options import log_arguments
 from statewise.cli.progress import bar
+from statewise.cli.terminal import note
 from statewise.data.dataset import Dataset
 from statewise.data.table import read
 from statewise.propensities.estimate import Model, estimate_propensities
@@ -42,7 +42,7 @@ def read_log(
     findings.raise_faults()
     assert dataset is not None
     for warning in findings.warnings:
-        console.print(Text.assemble(("note  ", "bold yellow"), with_flags(str(warning))))
+        note(console, with_flags(str(warning)))
     return dataset, arguments["propensity"] == "estimate"
 
 
@@ -51,7 +51,7 @@ def estimated(dataset: Dataset, console: Console, model: Model | None = None) ->
     with bar("estimating propensities", FOLDS, quiet=console.quiet) as progress:
         dataset = estimate_propensities(dataset, model or "boosting", folds=FOLDS, progress=progress)
     assert dataset.estimated is not None
-    console.print(Text.assemble(("note  ", "bold yellow"), dataset.estimated.summary))
+    note(console, dataset.estimated.summary)
     return dataset
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from statewise.base.files import write_text
 from statewise.cli.options import json_option, writable
+from statewise.cli.terminal import echo_json
 from statewise.learning.runs import RunFolder
 from statewise.report.folder import from_run
 from statewise.report.page import render
@@ -29,6 +29,6 @@ def command(run: Path, out: Path | None, as_json: bool) -> None:
     content = from_run(folder)
     write_text(out, render(content))
     if as_json:
-        click.echo(json.dumps({"report": str(out), "answer": content.answer, "because": content.because}))
+        echo_json({"report": str(out), "answer": content.answer, "because": content.because})
     else:
         click.echo(f"Wrote {out}: {content.answer}. {content.because}")

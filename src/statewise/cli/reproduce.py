@@ -5,22 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from statewise.cli.options import writable
+from statewise.cli.terminal import answers
 
 NAMES = ("hard-example", "cartpole", "hiv", "hiv-selection", "hiv-variants", "where-it-matters")
 
 
 @click.command(epilog="Example: statewise reproduce cartpole --quick")
 @click.argument("name", type=click.Choice(NAMES))
-@click.option("--quick", is_flag=True, help="A small true run, of minutes; it shows that all works, and no result.")
+@click.option(
+    "--quick", is_flag=True, help="A small run of minutes, to see that all works; its numbers are not results."
+)
 @click.option("--preset", type=click.Choice(["default", "paper"]), help="Only methods of this preset [default: both].")
 @click.option("--methods", default="", metavar="A;B;…", help="Only these methods, by name.")
 @click.option("--cells", default="", metavar="A;B;…", help="Only these logs, by name.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder [default: runs/reproduce/NAME].")
-@click.option("--docs", type=click.Path(path_type=Path), help="Put the results into this Markdown page, too.")
-@click.option("--no-run", is_flag=True, help="Run nothing: make tables and figures of what is there.")
+@click.option("--docs", type=click.Path(path_type=Path), help="Also put the results into this Markdown page.")
+@click.option("--no-run", is_flag=True, help="Only make tables and figures of what was run before.")
 def command(
     name: str,
     quick: bool,
@@ -33,8 +35,8 @@ def command(
 ) -> None:
     """Run one of the paper's experiments and write figures, tables and a manifest.
 
-    What was run already is not run again: an interrupted run goes on, and parts may come from other machines (python -m
-    statewise.experiments.run, which needs the learning libraries alone).
+    If interrupted, run the same command again to resume: what was finished is not run again. Parts may come from other
+    machines (python -m statewise.experiments.run, which needs only the learning libraries).
     """
     from statewise.base.files import write_text
     from statewise.experiments import records
@@ -49,8 +51,12 @@ def command(
     out = Path("runs/reproduce") / (f"{name}-quick" if quick else name) if out is None else out
     writable(out / "results.md")
     if not no_run:
-        run(study, out, lambda words: click.echo(words, err=True))
-    tables = tables_of(study, out)
+        run(study, out, lambda message: click.echo(message, err=True))
+    try:
+        tables = tables_of(study, out)
+    except FileNotFoundError as error:
+        missing = Path(error.filename).name
+        raise click.ClickException(f"{out}: {missing} is missing; run the same command without --no-run") from error
     if records.manifest(out) is None:  # a folder put together of parts that ran elsewhere
         records.finish(out, study)
     write_tables(tables, out)
@@ -59,5 +65,5 @@ def command(
     if docs is not None:
         add_to_page(study, tables, out, docs)
     if "summary" in tables.frames:
-        Console(highlight=False).print(markdown(tables.frames["summary"]), soft_wrap=True)
+        answers().print(markdown(tables.frames["summary"]), soft_wrap=True)
     click.echo(f"{out}/results.md, figure.png, figure.svg, {', '.join(f'{n}.parquet' for n in tables.frames)}")

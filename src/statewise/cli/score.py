@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from statewise.cli.options import json_option, misfit, seed_option
 from statewise.cli.progress import bar
+from statewise.cli.terminal import answers, echo_json, table
+from statewise.cli.types import RegisteredName
 from statewise.domains import DOMAINS
 from statewise.learning.runs import RunFolder
 
@@ -20,14 +19,14 @@ BAR = 30  # characters of the longest bar
 
 @click.command(epilog="Example: statewise score runs/cartpole --domain cartpole")
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--domain", "name", type=click.Choice(list(DOMAINS)), required=True)
-@click.option("--episodes", type=click.IntRange(1, 100_000), default=64, show_default=True, help="A policy.")
+@click.option("--domain", "name", type=RegisteredName(DOMAINS, "domain"), required=True)
+@click.option("--episodes", type=click.IntRange(1, 100_000), default=64, show_default=True, help="Episodes per policy.")
 @seed_option
 @json_option
 def command(run: Path, name: str, episodes: int, seed: int, as_json: bool) -> None:
     """Play every checkpoint of RUN in a simulator and print the curve.
 
-    Learning never does this: it is for those who have the simulator, to see what was learned.
+    Learning never does this; it shows what was learned to those who have the simulator.
     """
     domain = DOMAINS[name]
     policies = RunFolder.open(run).policies()
@@ -53,19 +52,17 @@ def _show(name: str, discount: float, current: float, scores: dict[tuple[int, in
     updates = sorted({update for _, update in scores})
     if as_json:
         rows = [{"seed": seed, "update": update, "return": value} for (seed, update), value in scores.items()]
-        click.echo(json.dumps({"domain": name, "discount": discount, "behaviour": current, "checkpoints": rows}))
+        echo_json({"domain": name, "discount": discount, "behaviour": current, "checkpoints": rows})
         return
     most = max(*scores.values(), current)
-    table = Table(box=None, header_style="bold", pad_edge=True)
-    for title in ("update", "mean", "least", "most"):
-        table.add_column(title, justify="right")
-    table.add_column(f"return in {name}, γ = {discount:g}")
-    table.add_row("behaviour", f"{current:.4g}", "", "", _bar(current, most, "yellow"))
+    curve = f"return in {name}, γ = {discount:g}"
+    shown = table(("update", "mean", "least", "most", curve), left=(curve,))
+    shown.add_row("behaviour", f"{current:.4g}", "", "", _bar(current, most, "yellow"))
     for update in updates:
         values = np.array([scores[seed, update] for seed in seeds if (seed, update) in scores])
         numbers = (f"{value:.4g}" for value in (values.mean(), values.min(), values.max()))
-        table.add_row(f"{update:,}", *numbers, _bar(values.mean(), most, "green"))
-    Console(highlight=False).print(table)
+        shown.add_row(f"{update:,}", *numbers, _bar(values.mean(), most, "green"))
+    answers().print(shown)
 
 
 def _bar(value: float, most: float, colour: str) -> str:

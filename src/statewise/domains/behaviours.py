@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from statewise.domains.simulate import Act
 from statewise.ops.networks import Network
+from statewise.policies.files import StoredPolicy
 from statewise.policies.network import Policy
 from statewise.policies.trees import TreePolicy
 
@@ -67,10 +68,12 @@ class NoisyTrees(eqx.Module):
         return self.share * own + (1 - self.share) / actions
 
 
-def with_noise(policy: Policy | TreePolicy, share: float = LEARNED_SHARE) -> Noisy | NoisyTrees:
+def with_noise(policy: StoredPolicy, share: float = LEARNED_SHARE) -> Noisy | NoisyTrees:
     """A policy that keeps to its own choice with probability `share` and acts uniformly otherwise."""
     if isinstance(policy, TreePolicy):
         return _trees_with_noise(policy, share)
+    if not isinstance(policy, Policy):
+        raise ValueError(f"a simulator plays networks and trees, not a {type(policy).__name__}")
 
     def single(values: np.ndarray) -> Array:
         return jnp.asarray(values, jnp.float32)

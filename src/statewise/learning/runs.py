@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from statewise.base.files import write_text, written_whole
-from statewise.policies.trees import load_policy
+from statewise.policies.files import load_policy
 
 LIBRARIES = ("statewise", "jax", "equinox", "optax", "numpy")
 

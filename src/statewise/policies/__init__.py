@@ -1,1 +1,1 @@
-"""Whatever acts: networks, trees, policies from elsewhere; their files, and how to act by them."""
+"""Whatever acts: networks, trees, foreign policies; their files, and how to act by them."""

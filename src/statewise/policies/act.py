@@ -1,4 +1,4 @@
-"""From observations as they come, by name or in order, to decisions: the border of `act` and `serve`. NumPy alone."""
+"""From observations, by name or in order, to decisions: the border of `act` and `serve`. NumPy alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from statewise.policies.network import Policy
+from statewise.policies.files import StoredPolicy
 
 # draw: as the policy was evaluated, each action with its probability; likeliest: always the most probable one,
 # which is another policy than the one that was evaluated
@@ -33,7 +33,7 @@ class Decisions:
 
 
 def decide(
-    policy: Policy,
+    policy: StoredPolicy,
     observations: np.ndarray,
     rng: np.random.Generator,
     choose: Choose = "draw",
@@ -42,12 +42,12 @@ def decide(
     """One action for each observation [n, features]."""
     if legal is not None and not legal.any(axis=1).all():
         row = int(np.flatnonzero(~legal.any(axis=1))[0])
-        raise ObservationError(f"{_row(row)}: no action is legal there")
-    with np.errstate(all="ignore"):  # told below, in words
+        raise ObservationError(f"{_row(row)}: no action is legal")
+    with np.errstate(all="ignore"):  # reported below, in a sentence
         probabilities = policy.probabilities(observations, legal)
     lost = np.flatnonzero(~np.isfinite(probabilities).all(axis=1))
     if len(lost):
-        raise ObservationError(f"{_row(int(lost[0]))}: its numbers are so large that the policy cannot be computed")
+        raise ObservationError(f"{_row(int(lost[0]))}: its numbers are too large for the policy to be computed")
     rows = np.arange(len(probabilities))
     if choose == "likeliest":
         actions = probabilities.argmax(axis=1)
@@ -63,36 +63,38 @@ def decide(
     return Decisions(actions, names, propensities, probabilities)
 
 
-def arrange(policy: Policy, observations: Sequence[Any]) -> np.ndarray:
+def arrange(policy: StoredPolicy, observations: Sequence[Any]) -> np.ndarray:
     """Observations [n, features] from rows of numbers, in the policy's order, or of names and numbers."""
     if not isinstance(observations, Sequence) or isinstance(observations, str) or not observations:
-        raise ObservationError("observations: give a list of them, each a list of numbers or {name: number, …}")
+        raise ObservationError("observations: expected a list, each entry a list of numbers or {name: number, …}")
     names = policy.observation_names
     return np.array([_numbers(names, row, i) for i, row in enumerate(observations)], dtype=np.float64)
 
 
-def arrange_legal(policy: Policy, legal: Any, count: int) -> np.ndarray | None:
+def arrange_legal(policy: StoredPolicy, legal: Any, count: int) -> np.ndarray | None:
     """Which actions are allowed, [n, actions]."""
     if legal is None:
         return None
     actions = len(policy.action_names)
     fits = isinstance(legal, list) and len(legal) == count
     if not fits or not all(isinstance(row, list) and len(row) == actions for row in legal):
-        raise ObservationError(f"legal: give true or false for each of the {actions} actions, one list an observation")
+        raise ObservationError(
+            f"legal: expected true or false for each of the {actions} actions, one list per observation"
+        )
     if not all(isinstance(value, bool) for row in legal for value in row):
-        raise ObservationError("legal: give true or false")
+        raise ObservationError("legal: expected true or false")
     return np.array(legal, dtype=bool)
 
 
 def matched(names: Sequence[str], given: Sequence[str], prefix: str = "obs_") -> dict[str, str]:
     """Which of the `given` columns holds each of `names`, written with or without the prefix of logs."""
-    found = {name: next((as_given for as_given in (name, prefix + name) if as_given in given), None) for name in names}
-    missing = [name for name, column in found.items() if column is None]
+    columns = {name: next((column for column in (name, prefix + name) if column in given), None) for name in names}
+    missing = [name for name, column in columns.items() if column is None]
     if missing:
         raise ObservationError(
             f"{_listed(missing)} {'is' if len(missing) == 1 else 'are'} missing; the policy needs {_listed(names)}"
         )
-    return {name: column for name, column in found.items() if column is not None}
+    return {name: column for name, column in columns.items() if column is not None}
 
 
 def _numbers(names: Sequence[str], row: Any, i: int) -> list[float]:
@@ -103,15 +105,15 @@ def _numbers(names: Sequence[str], row: Any, i: int) -> list[float]:
             raise ObservationError(f"{_row(i)}: {error}") from None
         extra = sorted(set(row) - set(columns.values()))
         if extra:
-            raise ObservationError(f"{_row(i)}: {_listed(extra)} not known; the policy needs {_listed(names)}")
+            raise ObservationError(f"{_row(i)}: unknown {_listed(extra)}; the policy needs {_listed(names)}")
         row = [row[columns[name]] for name in names]
     if not isinstance(row, list | tuple) or len(row) != len(names):
-        came = f"{len(row)} came" if isinstance(row, list | tuple) else f"{type(row).__name__} came"
-        raise ObservationError(f"{_row(i)}: {came}; give the {len(names)} numbers {_listed(names)}")
+        got = len(row) if isinstance(row, list | tuple) else type(row).__name__
+        raise ObservationError(f"{_row(i)}: expected {len(names)} numbers, {_listed(names)}; got {got}")
     for name, value in zip(names, row, strict=True):
         # true is no number here, although Python would take it for 1
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
-            raise ObservationError(f"{_row(i)}: {name} is {str(value)[:40]!r}, not a finite number")
+            raise ObservationError(f"{_row(i)}: expected a finite number for '{name}', got {str(value)[:40]!r}")
     return [float(value) for value in row]
 
 

@@ -10,10 +10,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from statewise.data.dataset import Dataset
-from statewise.policies.network import Policy, softmax
+from statewise.policies.files import load_policy
+from statewise.policies.network import softmax
 from statewise.policies.probabilities import one_hot
 
-BATCH = 65_536  # rows that are given to another's model at a time
+BATCH = 65_536  # rows given to a foreign model at a time
 NEAR_ONE = 1e-3  # what the sum of a row may be off by and still be taken for probabilities
 
 
@@ -34,10 +35,10 @@ def as_target(source: Any, *, temperature: float | None = None) -> Any:
             return OnnxPolicy.load(path)
         if path.suffix in (".d3", ".pt", ".pkl", ".pickle"):
             raise ValueError(
-                f"{path}: such a file runs code when it is opened; load it yourself in Python and pass the policy to "
+                f"{path}: opening such a file can run code; load it in Python yourself and pass the policy to "
                 "statewise.evaluate, or export it as .onnx"
             )
-        return Policy.load(path)
+        return load_policy(path)
     if hasattr(source, "predict") and hasattr(source, "predict_value"):
         return D3rlpyPolicy(source, temperature)
     return source
@@ -82,7 +83,7 @@ class D3rlpyPolicy:
 class OnnxPolicy:
     """A network in an ONNX file: observations [n, features] in, probabilities or logits [n, actions] out.
 
-    Where `output` is not told, rows that are not negative and sum to 1 are probabilities, and anything else is logits.
+    Where `output` is not given, rows that are not negative and sum to 1 are probabilities, and anything else is logits.
     """
 
     session: Any
@@ -100,10 +101,10 @@ class OnnxPolicy:
         try:
             session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime has an exception class for each fault, and no common one
-            raise ValueError(f"{path}: it is not an ONNX file that can be run ({_first_line(error)})") from error
+            raise ValueError(f"{path}: it is not an ONNX file, or it cannot be run ({_first_line(error)})") from error
         if len(session.get_inputs()) != 1:
             names = ", ".join(one.name for one in session.get_inputs())
-            raise ValueError(f"{path}: a policy has one input, observations [n, features]; this has {names}")
+            raise ValueError(f"{path}: expected one input, observations [n, features]; got {names}")
         return cls(session, str(path), output)
 
     def probabilities(
@@ -113,19 +114,19 @@ class OnnxPolicy:
         entry = self.session.get_inputs()[0]
         width = entry.shape[1] if len(entry.shape) == 2 else None
         if isinstance(width, int) and width != observations.shape[1]:
-            raise ValueError(f"{self.path}: it takes {width} observations, and the log holds {observations.shape[1]}")
+            raise ValueError(f"{self.path}: it expects {width} observations, and the log has {observations.shape[1]}")
         kind = np.float64 if entry.type == "tensor(double)" else np.float32
 
         def run(part: np.ndarray) -> np.ndarray:
             answers = self.session.run(None, {entry.name: part})
             matrices = [a for a in answers if isinstance(a, np.ndarray) and a.ndim == 2 and a.dtype.kind == "f"]
             if not matrices:
-                raise ValueError(f"{self.path}: none of its outputs is a matrix [n, actions] of numbers")
+                raise ValueError(f"{self.path}: expected an output [n, actions] of numbers, and there is none")
             return matrices[0]
 
         given = _in_batches(run, np.ascontiguousarray(observations, kind)).astype(np.float64)
         if legal is not None and given.shape != legal.shape:
-            raise ValueError(f"{self.path}: it knows {given.shape[1]} actions, and the log has {legal.shape[1]}")
+            raise ValueError(f"{self.path}: it has {given.shape[1]} actions, and the log has {legal.shape[1]}")
         likely = (given >= 0).all() and (np.abs(given.sum(axis=1) - 1) < NEAR_ONE).all()
         if self.output == "probabilities" or (self.output is None and likely):
             return given

@@ -5,35 +5,36 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import onnx
-import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
 
-from statewise.policies.exported import TOLERANCE, around_mean
+from statewise.policies.exports import Export, only_network
+from statewise.policies.files import StoredPolicy
 from statewise.policies.network import Policy
+
+try:
+    import onnx
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError as error:
+    raise ImportError("ONNX files need onnx and onnxruntime: pip install 'statewise[onnx]'") from error
 
 OPSET, IR_VERSION = 17, 8  # of 2022: every runtime of today reads them
 
 
-def to_onnx(policy: Policy) -> bytes:
-    """The file's contents, checked by onnxruntime against the policy itself; raises where they differ.
+def to_onnx(policy: StoredPolicy, name: str = "policy") -> bytes:
+    """The file's contents. Input `observations` [n, features]; outputs `probabilities` [n, actions], `likeliest` [n].
 
-    In float64 throughout: an observation of a million is then as exact as it is here. Input `observations`
-    [n, features]; outputs `probabilities` [n, actions] and `likeliest` [n].
+    In float64 throughout: an observation of a million is then as exact as it is here.
     """
-    contents = _model(policy).SerializeToString()
-    difference = largest_difference(contents, policy)
-    if not difference <= TOLERANCE:
-        raise ValueError(f"the ONNX file differs from the policy by {difference:.2g}; it was not written")
-    return contents
+    return _model(only_network(policy)).SerializeToString()
 
 
-def largest_difference(contents: bytes, policy: Policy) -> float:
-    """Between onnxruntime's probabilities and the policy's own, over observations around the mean."""
+def probabilities(contents: bytes, observations: np.ndarray) -> np.ndarray:
+    """π(·|s), [n, actions], as onnxruntime computes it."""
     session = onnxruntime.InferenceSession(contents, providers=["CPUExecutionProvider"])
-    observations = around_mean(policy)
-    (probabilities,) = session.run(["probabilities"], {"observations": observations})
-    return float(np.abs(np.asarray(probabilities) - policy.probabilities(observations)).max())
+    return np.asarray(session.run(["probabilities"], {"observations": observations})[0])
+
+
+EXPORT = Export(".onnx", to_onnx, probabilities)
 
 
 def _model(policy: Policy) -> onnx.ModelProto:

@@ -33,7 +33,9 @@ def probabilities_of(policy: Any, dataset: Dataset) -> Float[np.ndarray, "steps 
         hint = f"; if some were never taken, load the log with `actions={known}`" if known > logged else ""
         raise ValueError(f"the policy knows {known} actions, and the log has {logged}{hint}")
     if given.shape != wanted:
-        raise ValueError(f"the policy gave probabilities of shape {given.shape}, not {wanted} (decisions, actions)")
+        raise ValueError(
+            f"expected probabilities of shape {wanted} (decisions, actions) from the policy, got {given.shape}"
+        )
     given = given.astype(np.float64)
     _refuse(~(np.isfinite(given) & (given >= 0)).all(axis=1), given, "are negative or not finite")
     total = given.sum(axis=1)
@@ -41,7 +43,7 @@ def probabilities_of(policy: Any, dataset: Dataset) -> Float[np.ndarray, "steps 
     if dataset.legal is not None:
         given = np.where(dataset.legal, given, 0.0)
         total = given.sum(axis=1)
-        _refuse(total <= 0, given, "are all given to actions that are not legal there")
+        _refuse(total <= 0, given, "all go to actions that are illegal there")
     return given / total[:, None]
 
 
@@ -64,7 +66,8 @@ def _ask(policy: Any, dataset: Dataset) -> Any:
     if callable(policy):
         return policy(observations)
     raise ValueError(
-        f"a policy has .probabilities(observations) or is a function of observations, not {type(policy).__name__}"
+        "expected a policy with .probabilities(observations) or a function of observations, got "
+        f"{type(policy).__name__}"
     )
 
 

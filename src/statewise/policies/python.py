@@ -7,8 +7,8 @@ from pprint import pformat
 
 import numpy as np
 
-from statewise.policies.exported import TOLERANCE, around_mean
-from statewise.policies.network import Policy
+from statewise.policies.exports import Export, only_network
+from statewise.policies.files import StoredPolicy
 
 TEMPLATE = '''"""A statewise policy. Needs NumPy and nothing else.
 
@@ -38,9 +38,10 @@ def probabilities(observations, legal=None):
     """The probability of each action, [n, actions], for observations [n, features] in the order of OBSERVATIONS."""
     observations = np.asarray(observations, dtype=float)
     if observations.ndim != 2 or observations.shape[1] != len(OBSERVATIONS):
-        raise ValueError(f"give observations [n, {{len(OBSERVATIONS)}}]: {{', '.join(OBSERVATIONS)}}")
+        wanted = f"[n, {{len(OBSERVATIONS)}}] ({{', '.join(OBSERVATIONS)}})"
+        raise ValueError(f"expected observations {{wanted}}, got {{list(observations.shape)}}")
     if not np.isfinite(observations).all():
-        raise ValueError("an observation is missing or not a finite number")
+        raise ValueError("expected finite numbers, and an observation is missing or infinite")
     hidden = (observations - MEAN) / STD
     for weight, bias in LAYERS[:-1]:
         hidden = np.maximum(hidden @ weight + bias, 0)
@@ -54,18 +55,19 @@ def probabilities(observations, legal=None):
 
 if __name__ == "__main__":
     if len(sys.argv) != 1 + len(OBSERVATIONS):
-        sys.exit(f"give {{len(OBSERVATIONS)}} numbers: {{', '.join(OBSERVATIONS)}}")
+        sys.exit(f"expected {{len(OBSERVATIONS)}} numbers: {{', '.join(OBSERVATIONS)}}")
     chances = probabilities([[float(number) for number in sys.argv[1:]]])[0]
     print(json.dumps(dict(zip(ACTIONS, chances.tolist()))))
 '''
 
 
-def to_python(policy: Policy, module: str = "policy") -> str:
-    """The file's text. Numbers are written so that they come back bit for bit."""
+def to_python(policy: StoredPolicy, name: str = "policy") -> bytes:
+    """The contents of the file `name`.py. Numbers are written so that they come back bit for bit."""
+    policy = only_network(policy)
     example = [f"{value:.4g}" for value in policy.mean.tolist()]
     layers = zip(policy.weights, policy.biases, strict=True)
     text = TEMPLATE.format(
-        module=module if module.isidentifier() else "policy",
+        module=name if name.isidentifier() else "policy",
         example=", ".join(example),
         plain=" ".join(example),
         observations=pformat(list(policy.observation_names), width=110),
@@ -76,15 +78,14 @@ def to_python(policy: Policy, module: str = "policy") -> str:
         std=policy.std.tolist(),
         layers="\n".join(f"    (np.array({w.tolist()}),\n     np.array({b.tolist()}))," for w, b in layers),
     )
-    difference = largest_difference(text, policy)
-    if not difference <= TOLERANCE:
-        raise ValueError(f"the Python file differs from the policy by {difference:.2g}; it was not written")
-    return text
+    return text.encode()
 
 
-def largest_difference(text: str, policy: Policy) -> float:
-    """Between the file's probabilities and the policy's own, over observations around the mean."""
+def probabilities(contents: bytes, observations: np.ndarray) -> np.ndarray:
+    """π(·|s), [n, actions], as the file itself computes it."""
     space: dict = {"__name__": "exported"}
-    exec(compile(text, "exported", "exec"), space)
-    observations = around_mean(policy)
-    return float(np.abs(space["probabilities"](observations) - policy.probabilities(observations)).max())
+    exec(compile(contents.decode(), "exported", "exec"), space)
+    return space["probabilities"](observations)
+
+
+EXPORT = Export(".py", to_python, probabilities)

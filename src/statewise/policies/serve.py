@@ -1,4 +1,4 @@
-"""A policy behind HTTP: observations in, decisions out; the page /docs says how, and works without a network."""
+"""A policy behind HTTP: observations in, decisions out; the page /docs explains it, without a network."""
 
 # FastAPI reads the annotations of its endpoints, also those of classes made here: they are not put off as elsewhere
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.exceptions import HTTPException
 
 from statewise.policies.act import Choose, ObservationError, arrange, arrange_legal, decide
-from statewise.policies.network import Policy
+from statewise.policies.files import StoredPolicy
 
 MOST = 100_000  # observations in one request
 
@@ -37,7 +37,7 @@ class Health(BaseModel):
     actions: list[str]
 
 
-def application(policy: Policy, choose: Choose = "draw") -> FastAPI:
+def application(policy: StoredPolicy, choose: Choose = "draw") -> FastAPI:
     """The HTTP application: POST /act, GET /card, GET /health, and /docs."""
     rng = np.random.default_rng()  # endpoints are coroutines: one at a time draws from it
     Question = _question(policy)
@@ -67,7 +67,7 @@ def application(policy: Policy, choose: Choose = "draw") -> FastAPI:
     async def act(question: Question) -> Answer:  # pyright: ignore[reportInvalidTypeForm]
         """Decide for each observation."""
         if len(question.observations) > MOST:
-            raise ObservationError(f"observations: {len(question.observations):,} came; give {MOST:,} at most")
+            raise ObservationError(f"observations: expected at most {MOST:,}, got {len(question.observations):,}")
         observations = arrange(policy, question.observations)
         legal = arrange_legal(policy, question.legal, len(observations))
         draws = rng if question.seed is None else np.random.default_rng(question.seed)
@@ -86,18 +86,18 @@ def application(policy: Policy, choose: Choose = "draw") -> FastAPI:
 
     @app.get("/card")
     async def card() -> dict[str, Any]:
-        """What the policy is: its observations and their scaling, its actions, what it was learned from, its worth."""
+        """What the policy is: its observations and actions, what it was trained on, and what it is worth."""
         return policy.full_card()
 
     @app.get("/health")
     async def health() -> Health:
-        """Answers while the policy can be asked."""
+        """Whether the policy can be asked."""
         return Health(status="ok", observations=list(policy.observation_names), actions=list(policy.action_names))
 
     return app
 
 
-def _question(policy: Policy) -> type[BaseModel]:
+def _question(policy: StoredPolicy) -> type[BaseModel]:
     """The body of a request. Rows are checked by `arrange`, whose sentences are clearer; the schema says the same."""
     numbers = {"type": "number"}
     by_name = {
@@ -109,15 +109,16 @@ def _question(policy: Policy) -> type[BaseModel]:
     count = len(policy.observation_names)
     in_order = {"type": "array", "items": numbers, "minItems": count, "maxItems": count}
     rows = {"type": "array", "items": {"anyOf": [by_name, in_order]}, "minItems": 1, "maxItems": MOST}
-    example = dict(zip(policy.observation_names, policy.mean.tolist(), strict=True))
+    # trees know no mean
+    example = {each["name"]: each.get("mean", 0.0) for each in policy.full_card()["observations"]}
 
     class Question(BaseModel):
         model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"observations": [example]}]})
 
         observations: Annotated[list[Any], WithJsonSchema(rows)] = Field(
-            description="One a decision: names and numbers, or numbers in the policy's order."
+            description="One per decision: names and numbers, or numbers in the policy's order."
         )
-        legal: list[list[bool]] | None = Field(None, description="Which actions are allowed, one list an observation.")
+        legal: list[list[bool]] | None = Field(None, description="Which actions are allowed, one list per observation.")
         choose: Choose | None = Field(
             None, description="draw: each action with its probability; likeliest: always the most probable."
         )
@@ -127,9 +128,9 @@ def _question(policy: Policy) -> type[BaseModel]:
 
 
 def _sentence(error: RequestValidationError) -> str:
-    """The first fault; pydantic's own words with their place before them."""
+    """The first fault, as pydantic says it, with its place in front."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        return "the request's body is not JSON"
-    place = ".".join(str(part) for part in first["loc"][1:]) or "the request's body"
+        return "the request body is not JSON"
+    place = ".".join(str(part) for part in first["loc"][1:]) or "the request body"
     return f"{place}: {first['msg'][0].lower()}{first['msg'][1:]}"

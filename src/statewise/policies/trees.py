@@ -6,19 +6,15 @@ network would have made another policy than the one that was learned.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
 
-from statewise.base.files import written_whole
-from statewise.policies.network import Policy, PolicyFileError, _digest
+from statewise.policies.files import full_card, save_policy
 
-FORMAT = "statewise-trees-1"
 ARRAYS = ("feature", "threshold", "children", "value", "roots")
 CHUNK = 4096  # rows walked at a time
 
@@ -31,19 +27,21 @@ class TreePolicy:
     `threshold`, else to the second; a leaf is its own child. An action that the log never took is worth −∞.
     """
 
-    feature: Int[np.ndarray, " nodes"]
-    threshold: Float[np.ndarray, " nodes"]
-    children: Int[np.ndarray, "nodes 2"]
-    value: Float[np.ndarray, " nodes"]
-    roots: Int[np.ndarray, "actions trees"]
-    depth: int
+    format: ClassVar[str] = "statewise-trees-1"
+
+    feature: np.ndarray  # [nodes], whole numbers
+    threshold: np.ndarray  # [nodes]
+    children: np.ndarray  # [nodes, 2], whole numbers
+    value: np.ndarray  # [nodes]
+    roots: np.ndarray  # [actions, trees], whole numbers
+    depth: int  # steps from a root to the furthest leaf
     epsilon: float
     observation_names: tuple[str, ...]
     action_names: tuple[str, ...]
     card: Mapping[str, Any] = field(default_factory=dict)
 
-    def action_values(self, observations: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n actions"]:
-        """Q(s,·)."""
+    def action_values(self, observations: np.ndarray) -> np.ndarray:
+        """Q(s,·), [n, actions], for observations [n, features]."""
         observations = np.asarray(observations, np.float32)  # as the trees were grown on
         parts = [self._chunk(observations[i : i + CHUNK]) for i in range(0, len(observations), CHUNK)]
         return np.concatenate(parts) if parts else np.zeros((0, len(self.action_names)))
@@ -57,23 +55,38 @@ class TreePolicy:
         chances[np.arange(len(values)), best] += 1 - self.epsilon
         return chances
 
+    def full_card(self) -> dict[str, Any]:
+        """All that the file says about itself but the trees, as JSON can hold it."""
+        observations = [{"name": name} for name in self.observation_names]
+        size = {"each_action": self.roots.shape[1], "nodes": len(self.feature), "depth": self.depth}
+        return full_card(self, observations, trees=size, epsilon=self.epsilon)
+
     def save(self, path: str | Path) -> None:
         """Writes the file whole or not at all."""
-        from safetensors.numpy import save
+        save_policy(self, path)
 
-        tensors = {name: np.ascontiguousarray(getattr(self, name)) for name in ARRAYS}
-        header = {
-            "observations": list(self.observation_names),
-            "actions": list(self.action_names),
-            "card": dict(self.card),
-            "depth": self.depth,
-            "epsilon": self.epsilon,
-        }
-        metadata = {"format": FORMAT, "policy": json.dumps(header), "sha256": _digest(tensors, header)}
-        with written_whole(path) as part:
-            part.write_bytes(save(tensors, metadata))
+    def tensors(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self, name) for name in ARRAYS}
 
-    def _chunk(self, observations: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n actions"]:
+    def header(self) -> dict[str, Any]:
+        return {"depth": self.depth, "epsilon": self.epsilon}
+
+    @classmethod
+    def from_parts(cls, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any], **common: Any) -> TreePolicy:
+        arrays = {name: tensors[name] for name in ARRAYS}
+        if set(tensors) != set(arrays):
+            raise ValueError(f"expected the arrays {', '.join(arrays)} and nothing else")
+        _check_shapes(arrays, len(common["action_names"]))
+        _check_places(arrays, len(common["observation_names"]))
+        depth, epsilon = header["depth"], header["epsilon"]
+        if type(epsilon) not in (int, float) or not 0 <= epsilon <= 1:
+            raise ValueError(f"expected an epsilon from 0 to 1, got {epsilon!r}")
+        if type(depth) is not int or not 0 <= depth < len(arrays["feature"]):
+            raise ValueError(f"expected a depth below the {len(arrays['feature'])} nodes, got {depth!r}")
+        _check_trees(arrays["children"], arrays["roots"], depth)
+        return cls(**arrays, depth=depth, epsilon=float(epsilon), **common)
+
+    def _chunk(self, observations: np.ndarray) -> np.ndarray:
         node = np.tile(self.roots.ravel().astype(np.int64), len(observations))
         first = np.repeat(np.arange(len(observations)) * observations.shape[1], self.roots.size)
         seen, children, walking = observations.ravel(), self.children.ravel(), np.arange(len(node))
@@ -83,29 +96,49 @@ class TreePolicy:
             there = children[2 * here + right]
             node[walking] = there
             walking = walking[there != here]  # a leaf is its own child
+            if not len(walking):
+                break
         return self.value[node].reshape(-1, *self.roots.shape).mean(axis=2)
 
 
-def load_policy(path: str | Path) -> Policy | TreePolicy:
-    """Reads any policy file, a network's or trees'; one that is cut short, changed, or something else is refused."""
-    from safetensors import SafetensorError, safe_open
+def _check_shapes(arrays: Mapping[str, np.ndarray], actions: int) -> None:
+    nodes, trees = len(np.atleast_1d(arrays["feature"])), np.atleast_2d(arrays["roots"]).shape[1]
+    wanted = {
+        "feature": ("iu", (nodes,)),
+        "threshold": ("f", (nodes,)),
+        "children": ("iu", (nodes, 2)),
+        "value": ("f", (nodes,)),
+        "roots": ("iu", (actions, trees)),
+    }
+    if not nodes or not actions or not trees:
+        raise ValueError("expected one tree or more for each action")
+    for name, (kinds, shape) in wanted.items():
+        if arrays[name].dtype.kind not in kinds or arrays[name].shape != shape:
+            sort = "whole" if kinds == "iu" else "real"
+            given = f"{arrays[name].dtype} of {list(arrays[name].shape)}"
+            raise ValueError(f"expected '{name}' to hold {sort} numbers of shape {list(shape)}, got {given}")
 
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                return Policy.load(path)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError):
-        return Policy.load(path)  # which says what is wrong with it
-    header = json.loads(metadata.get("policy", "{}"))
-    if metadata.get("sha256") != _digest(tensors, header):
-        raise PolicyFileError(f"{path}: its contents were changed after it was written")
-    return TreePolicy(
-        **tensors,
-        depth=header["depth"],
-        epsilon=header["epsilon"],
-        observation_names=tuple(header["observations"]),
-        action_names=tuple(header["actions"]),
-        card=header["card"],
-    )
+
+def _check_places(arrays: Mapping[str, np.ndarray], features: int) -> None:
+    """Whatever is looked up stands in the tables."""
+    nodes = len(arrays["feature"])
+    for name, count in (("feature", features), ("children", nodes), ("roots", nodes)):
+        least, most = int(arrays[name].min()), int(arrays[name].max())
+        if not 0 <= least <= most < count:
+            raise ValueError(f"expected '{name}' from 0 to {count - 1}, got {least if least < 0 else most}")
+    if np.isnan(arrays["value"]).any() or np.isposinf(arrays["value"]).any():
+        raise ValueError("expected every 'value' to be a number or −∞")
+
+
+def _check_trees(children: np.ndarray, roots: np.ndarray, depth: int) -> None:
+    """From the roots, every way ends in a leaf after `depth` steps at most."""
+    onward = children != np.arange(len(children))[:, None]
+    parents = np.bincount(children[onward], minlength=len(children))
+    # a node of one parent, below a root of none, cannot be above itself
+    if (onward[:, 0] != onward[:, 1]).any() or parents.max() > 1 or parents[roots].any():
+        raise ValueError("the nodes do not form trees")
+    steps, inner = 0, np.unique(roots)
+    while len(inner := inner[onward[inner, 0]]):
+        steps, inner = steps + 1, children[inner].ravel()
+    if steps > depth:
+        raise ValueError(f"expected a depth of {steps}, that of the deepest tree, got {depth}")

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from statewise.base.decode import DecodeError, decode
+from statewise.base.jsonable import jsonable
 from statewise.ope.measures import Measurement
 from statewise.ope.verdict import Verdict
 
@@ -180,14 +181,4 @@ def from_json(text: str) -> ReportContent:
 
 def to_json(content: ReportContent) -> str:
     """Writes decision.json; numbers that are not finite become null."""
-    return json.dumps(_plain(content), indent=1, ensure_ascii=False)
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps(jsonable(content), indent=1, ensure_ascii=False)

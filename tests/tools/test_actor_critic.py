@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from statewise.domains.actor_critic import TRACE, advantages, he_network, train
+from actor_critic import TRACE, advantages, he_network, train
 from statewise.domains.behaviours import Noisy, with_noise
 from statewise.domains.cartpole import CARTPOLE
 from statewise.domains.simulate import episode_keys, returns, rollout

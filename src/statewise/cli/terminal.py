@@ -1,0 +1,60 @@
+"""How commands speak: answers on standard output, notes on standard error, tables, colours, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from statewise.base.jsonable import jsonable
+
+NARROWEST = 80  # tables need so many columns
+COLOURS = {
+    "supported": "green",
+    "weak": "yellow",
+    "not identified": "red",
+    "deploy": "bold green",
+    "do not deploy": "bold red",
+    "collect more data": "bold yellow",
+}
+
+
+def answers(*, wide: bool = False) -> Console:
+    """Standard output; `wide`: never too narrow for a table."""
+    console = Console(highlight=False)
+    if wide:
+        console.width = max(console.width, NARROWEST)
+    return console
+
+
+def messages(*, quiet: bool = False) -> Console:
+    """Standard error, for notes and progress."""
+    return Console(stderr=True, quiet=quiet, highlight=False)
+
+
+def note(console: Console, text: str) -> None:
+    """Something to know before believing the answer."""
+    console.print(Text.assemble(("note  ", "bold yellow"), text))
+
+
+def table(titles: Sequence[str] = (), left: Sequence[str] = (), **options: Any) -> Table:
+    """Without lines; columns are set right but for those in `left`. Without titles there is no header."""
+    made = Table(box=None, header_style="bold", pad_edge=True, show_header=bool(titles))
+    for title in titles:
+        made.add_column(title, justify="left" if title in left else "right", **options)
+    return made
+
+
+def coloured(outcome: str) -> Text:
+    """A verdict or an answer in its colour."""
+    return Text.assemble((outcome, COLOURS[outcome.lower()]))
+
+
+def echo_json(value: Any, indent: int | None = None) -> None:
+    """Prints for a machine."""
+    click.echo(json.dumps(jsonable(value), indent=indent))

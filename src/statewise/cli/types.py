@@ -1,0 +1,70 @@
+"""Kinds of values that options take."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Collection
+
+import click
+from click.shell_completion import CompletionItem
+
+from statewise.base.registry import Registry, unknown_name
+
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+class RegisteredName(click.ParamType):
+    """The name of a registered thing. Names are looked up when the option is read, so that plugins' are among them."""
+
+    def __init__(
+        self, registry: Registry | Collection[str], kind: str | None = None, also: tuple[str, ...] = ()
+    ) -> None:
+        self.registry, self.also = registry, also
+        self.name = kind or getattr(registry, "kind", "name")
+
+    def names(self) -> list[str]:
+        return [*self.also, *self.registry]
+
+    def convert(self, value, param, ctx) -> str:
+        if value not in self.names():
+            self.fail(unknown_name(self.name, value, self.names()), param, ctx)
+        return value
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        listed = "|".join(self.names())
+        return f"{{{listed}}}" if isinstance(param, click.Argument) else f"[{listed}]"
+
+    def shell_complete(self, ctx, param, incomplete) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in self.names() if name.startswith(incomplete)]
+
+
+class Actions(click.ParamType):
+    """How many actions there are, or their names."""
+
+    name = "number|A,B,…"
+
+    def convert(self, value, param, ctx) -> int | tuple[str, ...]:
+        names = listed(str(value))
+        if len(names) > 1 and all(names) and len(set(names)) == len(names):
+            return names
+        if not str(value).isdecimal() or int(value) < 1:
+            self.fail(f"expected a number above 0, or different names as A,B,C; got '{value}'", param, ctx)
+        return int(value)
+
+
+class Duration(click.ParamType):
+    """Seconds, from 90s, 5m or 1h."""
+
+    name = "time"
+
+    def convert(self, value, param, ctx) -> float:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h|)", str(value).strip())
+        if match is None or float(match[1]) <= 0:
+            self.fail(f"expected a time such as 90s, 5m or 1h, got '{value}'", param, ctx)
+        return float(match[1]) * UNITS[match[2]]
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The names in `A,B,"C, D"`."""
+    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
