@@ -44,7 +44,8 @@ from statewise.domains.collect import collect, collect_tabular
 from statewise.domains.hiv import HIV
 from statewise.domains.simulate import Act, Domain, episode_keys, returns, rollout
 from statewise.domains.tabular import TabularMDP
-from statewise.ope.evaluate import ESTIMATORS, evaluate_all
+from statewise.ope.estimators import ESTIMATORS
+from statewise.ope.evaluate import evaluate_all
 from statewise.policies.probabilities import probabilities_of
 
 SHARES = (0.25, 0.5, 0.75)

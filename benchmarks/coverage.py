@@ -26,7 +26,8 @@ from statewise.domains.collect import collect, collect_tabular
 from statewise.domains.hard_example import BEHAVIOUR, HARD_EXAMPLE, policy
 from statewise.domains.simulate import episode_keys, returns, rollout
 from statewise.domains.tabular import TabularMDP
-from statewise.ope.evaluate import ESTIMATORS, evaluate_all
+from statewise.ope.estimators import ESTIMATORS
+from statewise.ope.evaluate import evaluate_all
 
 SLOW = ("state-ratio-network", "fitted-q", "fitted-q-trees")  # a table of these would take hours
 NAMES = tuple(name for name in ESTIMATORS if name not in SLOW)

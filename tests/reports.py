@@ -6,12 +6,12 @@ from functools import cache
 import numpy as np
 
 import statewise as sw
+from statewise.ope.measures import Measurement
 from statewise.policies.network import Policy
 from statewise.report.compare import action_map, agreement
 from statewise.report.content import (
     Calibration,
     Carrier,
-    Check,
     Checkpoint,
     Curve,
     Histogram,
@@ -84,15 +84,16 @@ def example() -> ReportContent:
             Worth("fitted Q", "other", "not identified", "state-ratio, doubly robust", effective_sample_size=4.2,
                   reason="it acts where the log has hardly been: 61 % of its weight lies on 3 episodes"),
         ),
-        checks=(
-            Check("Effective sample size", "good", "84 of 150 episodes", "The estimate is worth as much as one from 84 "
-                  "episodes that had followed the new policy itself."),
-            Check("Overlap", "good", "97 % of the new policy's choices were also made in the log",
-                  "Where the log never did what is proposed, it cannot tell what would have happened."),
-            Check("Largest weights", "doubtful", "the heaviest episode carries 4.8 %",
-                  "If one episode decides, another log could have said the opposite."),
-            Check("Propensities", "good", "largest gap 3 %",
-                  "They were estimated; estimated probabilities and real frequencies agree."),
+        measures=(
+            Measurement("even-weights", "No single episode decides", "doubtful", "the heaviest episode carries 4.8 %",
+                        "If one episode decides, another log could have said the opposite.", 0.08, (0.05, 0.5)),
+            Measurement("tried-actions", "Actions that were tried", "not made", "whole distributions were not logged",
+                        "Where the log never did what is proposed, it cannot tell what would have happened.", None,
+                        (0.01, 0.05)),
+            Measurement("enough-episodes", "Enough episodes", "good", "84 of 150 episodes carry it",
+                        "How many episodes really carry the estimate.", 84.0, (30.0, 10.0)),
+            Measurement("estimated-propensities", "Propensities", "good", "largest gap 3 %",
+                        "They were estimated; estimated probabilities and real frequencies agree.", 0.4, (1.0, None)),
         ),
         overlap=Histogram(tuple(np.geomspace(0.01, 20, 25).tolist()), tuple((heights / heights.sum()).tolist())),
         weight_shares=tuple(shares.tolist()),
@@ -101,8 +102,8 @@ def example() -> ReportContent:
                                 tuple(rng.integers(50, 900, size=10).tolist())),
         checkpoints=tuple(checkpoints),
         chosen=Place("OPPOSD", 4, 1000),
-        action_map=action_map(dataset, policy),
-        agreement=agreement(dataset, policy),
+        action_map=action_map(policy, dataset),
+        agreement=agreement(policy, dataset),
         carriers=tuple(Carrier(f"patient-{1000 + 37 * i}", float(share), float(rng.normal(25, 6)))
                        for i, share in enumerate(shares[:10])),
         notes=("Log: treatment.csv, 500 episodes of 480 patients: 250 to learn from, 100 to choose by, 150 to judge "

@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 from types import SimpleNamespace
 
+import click
 import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
-from statewise.report.gather import from_run
 
 import statewise as sw
 import statewise.cli
@@ -23,6 +23,7 @@ from statewise.improvement import Plan, Stage, improve
 from statewise.learning.runs import RunFolder
 from statewise.policies.network import Policy
 from statewise.report.content import from_json, to_json
+from statewise.report.folder import from_run
 
 EPISODES = 2000
 # small networks, quick steps: the answers below need no more
@@ -31,7 +32,8 @@ SETTINGS = {
     "critic": {"hidden": [16], "learning_rate": 0.01, "batch": 200, "warm_steps": 50, "target_rate": 1.0},
     "ratio": {"features": 20, "regularisation": [0.01]},
 }
-PLAN = Plan(seeds=1, updates=60, settings=SETTINGS)
+CONFIG = changed(sw.OPPOSD(), SETTINGS)
+PLAN = Plan(seeds=1, updates=60, beside=("behaviour-cloning",))
 
 
 def two_steps() -> TabularMDP:
@@ -53,14 +55,6 @@ def log(behaviour=UNIFORM, units=True) -> sw.Dataset:
     return replace(made, units=np.arange(EPISODES) // 2) if units else made
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    """Beside OPPOSD only what costs nothing; the documentation's tests run all three."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(improvement, "BESIDE", ("behaviour-cloning",))
-        yield
-
-
 @pytest.fixture(scope="module")
 def seen():
     """What learning, choosing and judging were given, and what was told meanwhile."""
@@ -79,9 +73,11 @@ def improved(tmp_path_factory, seen):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(improvement, "fit", spied(improvement.fit, (0, seen.learned)))
-        patch.setattr(improvement, "select", spied(improvement.select, (1, seen.chosen), (2, seen.judged)))
+        patch.setattr(improvement, "choose", spied(improvement.choose, (1, seen.chosen)))
         patch.setattr(improvement, "gate", spied(improvement.gate, (1, seen.judged)))
-        return improve(log(), PLAN, out=tmp_path_factory.mktemp("improved") / "run", progress=seen.stages.append)
+        return improve(
+            log(), CONFIG, plan=PLAN, out=tmp_path_factory.mktemp("improved") / "run", progress=seen.stages.append
+        )
 
 
 def test_a_better_policy_that_the_log_supports_is_to_be_deployed(improved):
@@ -89,9 +85,9 @@ def test_a_better_policy_that_the_log_supports_is_to_be_deployed(improved):
     assert improved.algorithm == "opposd"
     exact = MDP.value(improved.policy.probabilities(np.eye(4)), 1.0)
     assert exact > MDP.value(UNIFORM, 1.0) + 0.3
-    told = improved.decision.policy
-    assert told.verdict == "supported"
-    assert abs(told.value - exact) < 3.5 * told.standard_error
+    estimate = improved.decision.estimate
+    assert estimate.verdict == "supported"
+    assert abs(estimate.value - exact) < 3.5 * estimate.standard_error
     assert "deploy" in str(improved)
     assert str(improved.report) in str(improved)
 
@@ -108,9 +104,9 @@ def test_the_three_parts_share_no_unit(improved, seen):
 
 def test_the_policy_file_says_what_it_is_worth(improved):
     kept = Policy.load(improved.policy_file)
-    card, told = kept.full_card()["estimate"], improved.decision.policy
+    card, estimate = kept.full_card()["estimate"], improved.decision.estimate
     assert (card["answer"], card["verdict"], card["estimator"]) == ("deploy", "supported", "doubly-robust-state-ratio")
-    assert (card["value"], card["low"], card["high"]) == pytest.approx((told.value, told.low, told.high))
+    assert (card["value"], card["low"], card["high"]) == pytest.approx((estimate.value, estimate.low, estimate.high))
     np.testing.assert_array_equal(kept.probabilities(np.eye(4)), improved.policy.probabilities(np.eye(4)))
     assert RunFolder.open(improved.folder).policy()[1] == "the policy that was chosen for this run"
 
@@ -147,7 +143,7 @@ def test_the_report_shows_how_evenly_episodes_count(improved):
     assert len(shares) == EPISODES // 5
     assert sum(shares) == pytest.approx(1)
     effective = 1 / sum(share**2 for share in shares)  # every episode has two decisions, so this is the estimate's own
-    assert effective == pytest.approx(improved.decision.policy.effective_sample_size, rel=1e-3)
+    assert effective == pytest.approx(improved.decision.estimate.effective_sample_size, rel=1e-3)
     assert "How evenly episodes count" in improved.report.read_text()
 
 
@@ -164,35 +160,35 @@ def test_progress_tells_every_stage_and_no_nan(improved, seen):
         done = [stage.done for stage in seen.stages if stage.name == name]
         assert done == sorted(done)
         assert done[-1] == next(stage.total for stage in seen.stages if stage.name == name)
-    assert not any("nan" in stage.words for stage in seen.stages)
-    assert any("V̂" in stage.words for stage in seen.stages)
+    assert not any("nan" in stage.note for stage in seen.stages)
+    assert any("V̂" in stage.note for stage in seen.stages)
 
 
 def test_a_time_budget_stops_learning_and_the_next_call_goes_on(improved, tmp_path):
     """Also where it was stopped before there was a manifest, or between a stretch's metrics and its state."""
     stages = []
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-    stopped = improve(log(), replace(PLAN, time_budget=1e-3), out=tmp_path / "run", progress=stages.append)
+    stopped = improve(log(), CONFIG, plan=replace(PLAN, time_budget=1e-3), out=tmp_path / "run", progress=stages.append)
     assert stopped.stopped == ("opposd", "behaviour-cloning")
-    assert sum(stage.words == "stopped by the time budget" for stage in stages) == 2
+    assert sum(stage.note == "stopped by the time budget" for stage in stages) == 2
     assert "The time budget stopped learning by opposd after 6 of 60 updates." in stopped.report.read_text()
     folder = RunFolder.open(tmp_path / "run")
     assert folder.metrics()["value"].shape == (1, 6)  # a tenth, the first checkpoint
     folder.write_metrics({name: np.concatenate([v, v], axis=1) for name, v in folder.metrics().items()})
-    resumed = improve(log(), PLAN, out=tmp_path / "run")
+    resumed = improve(log(), CONFIG, plan=PLAN, out=tmp_path / "run")
     assert resumed.stopped == ()
     assert to_json(resumed.content) == to_json(improved.content)
 
 
 def test_what_the_log_cannot_tell_is_never_deployed(tmp_path):
     """The good actions are so rare that the few episodes which hold them cannot say what they are worth."""
-    unclear = improve(log(STUBBORN), PLAN, out=tmp_path / "run")
+    unclear = improve(log(STUBBORN), CONFIG, plan=PLAN, out=tmp_path / "run")
     assert unclear.policy.probabilities(np.eye(4))[2, 0] > 0.5  # what was learned is indeed something else
-    assert unclear.decision.policy.verdict == "not identified"
+    assert unclear.decision.estimate.verdict == "not identified"
     assert unclear.decision.answer == "collect more data"
     card = Policy.load(unclear.policy_file).full_card()["estimate"]
     assert card["answer"] == unclear.decision.answer
-    assert "value" not in card
+    assert card["value"] is card["low"] is None
     assert unclear.content.worth("chosen").value is None
     assert not any(worth.role == "gain" for worth in unclear.content.worths)
 
@@ -200,27 +196,28 @@ def test_what_the_log_cannot_tell_is_never_deployed(tmp_path):
 def test_a_log_from_which_nothing_can_come_is_refused_before_anything_is_written(tmp_path):
     few = log(units=False).take(np.arange(14))
     with pytest.raises(
-        ValueError, match="the log has 14 episodes: to learn, to choose and to judge on different ones takes 15"
+        ValueError, match="the log has 14 episodes: it needs at least 15, so that training, selection and evaluation"
     ):
-        improve(few, PLAN, out=tmp_path / "run")
+        improve(few, CONFIG, plan=PLAN, out=tmp_path / "run")
     with pytest.raises(ValueError, match="the log has 14 units"):
-        improve(log().take(np.arange(28)), PLAN, out=tmp_path / "run")
+        improve(log().take(np.arange(28)), CONFIG, plan=PLAN, out=tmp_path / "run")
     made = log()
     ones = {"actions": np.zeros_like(made.actions), "action_count": 1, "action_names": (), "distributions": None}
     with pytest.raises(ValueError, match="a single action"):
-        improve(replace(made, **ones), PLAN, out=tmp_path / "run")
+        improve(replace(made, **ones), CONFIG, plan=PLAN, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_propensities_that_were_not_logged_are_estimated_on_each_part(tmp_path):
     bare = replace(log(), propensities=None, distributions=None)
     plan = replace(PLAN, propensities="logistic")
-    found = improve(bare, plan, out=tmp_path / "run")
+    found = improve(bare, CONFIG, plan=plan, out=tmp_path / "run")
     assert found.content.calibration is not None
-    assert "estimated, not logged" in {check.measured for check in found.content.checks}
+    assert "estimated-propensities" in {measure.name for measure in found.content.measures}
+    assert found.content.measures == found.decision.estimate.measures
     # the report and the card tell the same interval, which includes that propensities were estimated
     card = Policy.load(found.policy_file).full_card()["estimate"]
-    assert (card["low"], card["high"]) == pytest.approx((found.decision.policy.low, found.decision.policy.high))
+    assert (card["low"], card["high"]) == pytest.approx((found.decision.estimate.low, found.decision.estimate.high))
 
 
 def test_parts_of_an_estimated_log_are_estimated_again_each_by_itself():
@@ -234,22 +231,32 @@ def test_parts_of_an_estimated_log_are_estimated_again_each_by_itself():
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "sentence"),
     [
-        ({"discount": 1.5}, "'discount' is 1.5"),
-        ({"algorithm": "magic"}, "'algorithm' is 'magic', but should be one of opposd, offpac"),
-        ({"seeds": 0}, "'seeds' is 0"),
-        ({"updates": 0}, "'updates' is 0"),
-        ({"time_budget": -1.0}, "'time_budget' is -1.0"),
-        ({"level": 1.0}, "'level' is 1.0"),
-        ({"seed": -1}, "'seed' is -1"),
-        ({"propensities": "magic"}, "'propensities' is 'magic', but should be one of boosting, logistic"),
+        ({"discount": 1.5}, "discount: expected a number above 0 and at most 1, got 1.5"),
+        ({"seeds": 0}, "seeds: expected 1 or more, got 0"),
+        ({"updates": 0}, "updates: expected 1 or more, got 0"),
+        ({"time_budget": -1.0}, "time_budget: expected seconds, above 0, got -1.0"),
+        ({"level": 1.0}, "level: expected a number between 0 and 1, got 1.0"),
+        ({"seed": -1}, "seed: expected 0 or more, got -1"),
+        ({"propensities": "magic"}, "propensities: expected one of boosting, logistic, got 'magic'"),
     ],
 )
-def test_a_plan_that_cannot_be_is_refused(change, words):
-    with pytest.raises(ValueError, match="should be") as told:
+def test_a_plan_that_cannot_be_is_refused(change, sentence):
+    with pytest.raises(ValueError, match="expected") as refusal:
         Plan(**change)
-    assert words in str(told.value)
+    assert str(refusal.value) == sentence
+
+
+def test_a_discount_that_is_asked_for_twice_must_be_the_same(tmp_path):
+    with pytest.raises(ValueError, match=r"discount: the settings say 0\.9, the plan 0\.8"):
+        improve(log(), sw.OPPOSD(discount=0.9), plan=Plan(discount=0.8), out=tmp_path / "run")
+
+
+def test_an_algorithm_that_does_not_exist_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(ValueError, match="there is no algorithm 'magic'; choose from opposd, offpac"):
+        improve(log(), "magic", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_settings_without_a_value_take_what_their_type_allows():
@@ -280,14 +287,14 @@ def run(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("seeds = ", "plan.toml: it is not a TOML file"),
-        ("sedes = 3", "there is no setting 'sedes'; there are discount, algorithm"),
-        ("seeds = 'three'", "'seeds' is 'three', but should be something like 2"),
-        ("discount = 'half'", "'discount' is 'half', but should be a number"),
+        ("seeds = ", "plan.toml: not a TOML file"),
+        ("sedes = 3", "sedes: there is no such setting; did you mean 'seeds'?"),
+        ("seeds = 'three'", "seeds: expected a whole number, got 'three'"),
+        ("discount = 'half'", "discount: expected a number, got 'half'"),
         ("time_budget = '5 minutes'", "expected a time such as 90s, 5m or 1h, got '5 minutes'"),
-        ("[settings.critic]\nstep = 3", "there is no setting 'settings.critic.step'; there are hidden"),
-        ("[settings]\ncritic = 3", "'settings.critic' is a table of settings, not 3"),
-        ("[settings.actor]\nhidden = ['wide']", "'settings.actor.hidden' is 'wide'"),
+        ("[settings.critic]\nstep = 3", "settings.critic.step: there is no such setting; did you mean 'steps'?"),
+        ("[settings]\ncritic = 3", "settings.critic: expected a table, got 3"),
+        ("[settings.actor]\nhidden = ['wide']", "settings.actor.hidden[0]: expected a whole number, got 'wide'"),
     ],
 )
 def test_a_wrong_settings_file_is_answered_by_a_sentence(run, tmp_path, text, words):
@@ -303,7 +310,9 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
     path = tmp_path / "log.parquet"
     log().save(path)
     tables = [f"[settings.{name}]\n{_toml(values)}" for name, values in SETTINGS.items()]
-    (tmp_path / "plan.toml").write_text("\n".join(["seeds = 1", "updates = 60", *tables]))
+    (tmp_path / "plan.toml").write_text(
+        "\n".join(["seeds = 1", "updates = 60", "beside = ['behaviour-cloning']", *tables])
+    )
     monkeypatch.setattr(
         "statewise.cli.improve.improve", lambda *_, progress, **__: progress(Stage("learning by x", 1, 2)) or improved
     )
@@ -315,12 +324,12 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
     monkeypatch.undo()
     # called again, with the same log and plan, it learns nothing and says the same
     before = [(improved.folder / name).read_text() for name in ("decision.json", "manifest.json", "report.html")]
-    monkeypatch.setattr("statewise.learning.fit._Loop._stretch", None)
+    monkeypatch.setattr("statewise.learning.program.Compiled.advance", None)
     again = run(path, "--config", tmp_path / "plan.toml", "--out", improved.folder, "--json")
     assert again.stderr == ""
     told = json.loads(again.stdout)
     assert told["answer"] == "deploy"
-    assert told["policy"]["value"] == pytest.approx(improved.decision.policy.value)
+    assert told["policy"]["value"] == pytest.approx(improved.decision.estimate.value)
     assert told["stopped_by_time"] == []
     assert before == [
         (improved.folder / name).read_text() for name in ("decision.json", "manifest.json", "report.html")
@@ -352,10 +361,16 @@ def _toml(values) -> str:
     return "\n".join(lines + [f"{name} = {{{_toml(value)}}}" for name, value in tables.items()])
 
 
-def test_a_plan_takes_its_settings_from_its_preset():
-    quick, usual = (improvement._configs(Plan(preset=name, discount=0.9))["opposd"] for name in ("quick", "default"))
+def test_the_command_takes_settings_from_the_preset():
+    from statewise.cli.improve import _asked
+
+    none = {"propensity_model": None}
+    quick, plan = _asked({"preset": "quick"}, none | {"discount": 0.9})
+    usual, _ = _asked({"settings": {"critic": {"trace": 0.5}}}, none)
     assert quick.updates < usual.updates
     assert quick.actor.learning_rate > usual.actor.learning_rate
-    assert quick.discount == usual.discount == 0.9
-    with pytest.raises(ValueError, match="'preset' is 'paper-hiv', but should be one of default, quick"):
-        Plan(preset="paper-hiv")
+    assert usual.critic.trace == 0.5
+    assert plan.discount == 0.9
+    assert plan.beside[0].updates == quick.updates
+    with pytest.raises(click.UsageError, match="preset: expected one of default, quick, got 'paper-hiv'"):
+        _asked({"preset": "paper-hiv"}, none)

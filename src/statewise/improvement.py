@@ -178,7 +178,10 @@ def _configs(log: Dataset, config: Settings | str | None, plan: Plan) -> dict[st
 def _parts(log: Dataset, plan: Plan) -> tuple[Dataset, ...]:
     """The parts to learn from, to choose by and to judge on; a log from which nothing can come is refused."""
     if log.action_count == 1:
-        raise ValueError("the log has a single action, so there is nothing to choose between (`actions` says how many)")
+        raise ValueError(
+            "the log has a single action, so there is nothing to choose between; if others were possible, load it with "
+            "`actions=...`"
+        )
     groups = int(log.groups.max()) + 1
     if groups < FEWEST:
         kind = "episode" if log.units is None else "unit"
@@ -191,9 +194,9 @@ def _parts(log: Dataset, plan: Plan) -> tuple[Dataset, ...]:
 
 def _with_propensities(part: Dataset, plan: Plan, progress: Tell) -> Dataset:
     """The part as it is where propensities were logged; each part is estimated by itself, so that none sees another."""
-    if part.propensities is not None:
+    if part.propensities is not None and part.estimated is None:
         return part
-    model: Any = plan.propensities
+    model: Any = plan.propensities if part.estimated is None else part.estimated.model
     return estimate_propensities(
         part, model, seed=plan.seed, progress=lambda done: progress(Stage("propensities", done, 5))
     )

@@ -289,7 +289,7 @@ def test_a_policy_for_other_observations(place, told):
 
 
 def test_a_policy_that_does_not_fit_the_simulator(place, told):
-    assert "run: its policy is for 2 observations and 2 actions, cartpole has 4 and 2" in told(call("score"))
+    assert "run: its policy is for 2 observations and 2 actions, the domain has 4 and 2" in told(call("score"))
 
 
 @pytest.mark.parametrize("given", ["0", "a,a", "a,", "two"])

@@ -171,7 +171,7 @@ def test_a_tracker_that_is_not_there_is_told_before_learning(run, tmp_path):
     make([2, 3]).save(tmp_path / "log.parquet")
     out = run("fit", tmp_path / "log.parquet", "--out", tmp_path / "run", "--mlflow", "nowhere://x")
     assert out.returncode == 2
-    assert "--mlflow nowhere://x: " in out.stderr
+    assert "MLflow at nowhere://x: " in out.stderr
     assert not (tmp_path / "run").exists()
 
 

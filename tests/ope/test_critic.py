@@ -8,9 +8,9 @@ import pytest
 from statewise.data.dataset import Dataset
 from statewise.domains.tabular import TabularMDP
 from statewise.ope.evaluate import evaluate_all, prepare
-from statewise.ope.intervals import Quotient, standard_error
 from statewise.ope.linear_critic import action_values, state_values, widened
 from statewise.ope.prepared import Case
+from statewise.ope.quotient import Quotient, standard_error
 
 STATES, DISCOUNT, HORIZON, EPISODES = 12, 0.98, 150, 100
 SEEDS = (500, 501, 502, 503)

@@ -8,7 +8,8 @@ import pytest
 
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
-from statewise.ope.evaluate import ESTIMATORS, evaluate_all
+from statewise.ope.estimators import ESTIMATORS
+from statewise.ope.evaluate import evaluate_all
 
 STATES, ACTIONS = 5, 2
 LEARNED = ("state-ratio-network", "fitted-q", "fitted-q-trees")  # seconds each: they face fewer cases

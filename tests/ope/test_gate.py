@@ -9,10 +9,10 @@ import pytest
 import statewise as sw
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
-from statewise.ope import gate as gate_module
-from statewise.ope.evaluate import evaluate_all
+from statewise.ope import evaluate as evaluate_module
 from statewise.ope.gate import episodes_needed, for_bernstein, rounded
-from statewise.ope.intervals import Quotient, bernstein
+from statewise.ope.intervals import bernstein
+from statewise.ope.quotient import Quotient
 
 STATES, ACTIONS, HORIZON = 4, 2, 40
 MDP = TabularMDP.random(STATES, ACTIONS, seed=3, termination=0.3)
@@ -40,18 +40,18 @@ def truth(table):
 def test_the_difference_is_the_exact_one(estimator):
     """Within 3.5 of its standard errors, which are small enough to tell it from 0."""
     for table in (BETTER, WORSE):
-        told = sw.gate(of(table), log(900), estimator=estimator)
-        assert told.standard_error < abs(truth(table)) / 2.5
-        assert abs(told.difference - truth(table)) < 3.5 * told.standard_error
-        assert told.low < told.difference < told.high
+        decision = sw.gate(of(table), log(900), estimator=estimator)
+        assert decision.standard_error < abs(truth(table)) / 2.5
+        assert abs(decision.difference - truth(table)) < 3.5 * decision.standard_error
+        assert decision.low < decision.difference < decision.high
 
 
 def test_the_interval_covers_the_exact_difference_as_often_as_it_says():
     covered = []
     near = 0.7 * BEHAVIOUR + 0.3 * BETTER  # weights with short tails
     for seed in range(150):
-        told = sw.gate(of(near), log(150, seed), estimator="per-decision", draws=300, seed=seed)
-        covered.append(told.low <= truth(near) <= told.high)
+        decision = sw.gate(of(near), log(150, seed), estimator="per-decision", draws=300, seed=seed)
+        covered.append(decision.low <= truth(near) <= decision.high)
     assert 0.9 <= np.mean(covered) <= 0.99
 
 
@@ -60,9 +60,9 @@ def test_better_worse_and_too_close_to_call():
     assert sw.gate(of(BETTER), log(900)).answer == "deploy"
     assert sw.gate(of(WORSE), log(900), estimator="per-decision").answer == "do not deploy"
     close = 0.97 * BEHAVIOUR + 0.03 * WORSE
-    told = sw.gate(of(close), log(30), estimator="per-decision")
-    assert told.answer == "collect more data"
-    assert "may be better or worse" in told.reason
+    decision = sw.gate(of(close), log(30), estimator="per-decision")
+    assert decision.answer == "collect more data"
+    assert "may be better or worse" in decision.reason
 
 
 def test_the_difference_is_paired_by_episode():
@@ -80,16 +80,16 @@ def test_the_difference_is_paired_by_episode():
     assert ours.difference == pytest.approx(np.mean(each), abs=1e-6)
     assert ours.standard_error == pytest.approx(np.std(each, ddof=1) / np.sqrt(data.episodes), rel=1e-4)
     near = sw.gate(of(0.9 * BEHAVIOUR + 0.1 * BETTER), data, estimator="per-decision")
-    assert near.standard_error < 0.2 * np.hypot(near.policy.standard_error, near.behaviour.standard_error)
+    assert near.standard_error < 0.2 * np.hypot(near.estimate.standard_error, near.baseline.standard_error)
 
 
 def test_the_behaviour_itself_is_nothing_new():
     for estimator in ("state-ratio", "per-decision"):
-        told = sw.gate(of(BEHAVIOUR), log(200), estimator=estimator)
-        assert abs(told.difference) < 0.005 * told.behaviour.value
-        assert told.answer != "deploy"
-    assert told.difference == pytest.approx(0, abs=1e-12)
-    assert "does what is done today" in told.reason
+        decision = sw.gate(of(BEHAVIOUR), log(200), estimator=estimator)
+        assert abs(decision.difference) < 0.005 * decision.baseline.value
+        assert decision.answer != "deploy"
+    assert decision.difference == pytest.approx(0, abs=1e-12)
+    assert "does what is done today" in decision.reason
 
 
 def test_the_behaviour_itself_is_nothing_new_where_later_rows_count_less():
@@ -103,9 +103,9 @@ def test_the_behaviour_itself_is_nothing_new_where_later_rows_count_less():
         distributions=[np.full((steps, 2), 0.5)] * episodes,
         terminated=[False] * episodes,
     )
-    told = sw.gate(lambda seen: np.full((len(seen), 2), 0.5), data, discount=0.95)
-    assert abs(told.difference) < 0.01 * told.behaviour.value
-    assert told.low <= 0 <= told.high
+    decision = sw.gate(lambda seen: np.full((len(seen), 2), 0.5), data, discount=0.95)
+    assert abs(decision.difference) < 0.01 * decision.baseline.value
+    assert decision.low <= 0 <= decision.high
 
 
 # How many episodes
@@ -128,10 +128,10 @@ def test_how_many_is_not_said_where_it_would_be_noise(difference):
 def test_too_few_episodes_are_told_with_about_how_many_would_do():
     asked = []
     for seed in range(20):
-        told = sw.gate(of(BETTER), log(60, seed), estimator="per-decision")
-        if told.answer == "collect more data" and told.episodes_needed:
-            assert f"about {told.episodes_needed:,} episodes in all" in told.reason
-            asked.append(told.episodes_needed)
+        decision = sw.gate(of(BETTER), log(60, seed), estimator="per-decision")
+        if decision.answer == "collect more data" and decision.episodes_needed:
+            assert f"about {decision.episodes_needed:,} episodes in all" in decision.reason
+            asked.append(decision.episodes_needed)
     spread = sw.gate(of(BETTER), log(5000), estimator="per-decision").standard_error * np.sqrt(5000)
     needed = ((1.96 + 0.8416) * spread / truth(BETTER)) ** 2
     assert needed / 3 < np.median(asked) < 3 * needed, f"{np.median(asked)} against {needed}"
@@ -141,20 +141,16 @@ def test_too_few_episodes_are_told_with_about_how_many_would_do():
 
 
 def with_verdict(monkeypatch, verdict):
-    def changed(policy, dataset, estimators, **options):
-        found = evaluate_all(policy, dataset, estimators, **options)
-        return found | {estimators[0]: replace(found[estimators[0]], verdict=verdict, reason="few episodes carry it")}
-
-    monkeypatch.setattr(gate_module, "evaluate_all", changed)
+    monkeypatch.setattr(evaluate_module, "verdict_of", lambda measures: (verdict, "few episodes carry it"))
 
 
 def test_what_is_not_identified_is_never_deployed(monkeypatch):
     with_verdict(monkeypatch, "not identified")
-    told = sw.gate(of(BETTER), log(900))
-    assert told.low > 0
-    assert told.answer == "collect more data"
-    assert told.episodes_needed is None
-    assert "few episodes carry it" in told.reason
+    decision = sw.gate(of(BETTER), log(900))
+    assert decision.low > 0
+    assert decision.answer == "collect more data"
+    assert decision.episodes_needed is None
+    assert "few episodes carry it" in decision.reason
 
 
 def test_weak_support_must_pass_the_conservative_bound(monkeypatch):
@@ -173,20 +169,20 @@ def test_estimated_propensities_widen_the_interval_and_leave_the_answer():
     data = log(400)
     bare = replace(data, propensities=None, distributions=None)
     estimated = sw.estimate_propensities(bare, "logistic")
-    told = sw.gate(of(BETTER), estimated, estimator="per-decision")
+    decision = sw.gate(of(BETTER), estimated, estimator="per-decision")
     fixed = sw.gate(of(BETTER), replace(estimated, estimated=None), estimator="per-decision")
-    assert told.difference == fixed.difference
+    assert decision.difference == fixed.difference
     again = [sw.gate(of(BETTER), refit, estimator="per-decision") for refit in estimated.refits]
     between = np.std([one.difference for one in again], ddof=1)
-    assert told.standard_error == pytest.approx(np.hypot(fixed.standard_error, between))
-    factor = told.standard_error / fixed.standard_error
+    assert decision.standard_error == pytest.approx(np.hypot(fixed.standard_error, between))
+    factor = decision.standard_error / fixed.standard_error
     assert factor > 1
-    assert told.low == pytest.approx(told.difference - factor * (fixed.difference - fixed.low))
-    assert told.high == pytest.approx(told.difference + factor * (fixed.high - fixed.difference))
-    assert told.policy.value == fixed.policy.value
-    between = np.std([one.policy.value for one in again], ddof=1)
-    assert told.policy.standard_error == pytest.approx(np.hypot(fixed.policy.standard_error, between))
-    assert abs(told.difference - truth(BETTER)) < 3.5 * told.standard_error
+    assert decision.low == pytest.approx(decision.difference - factor * (fixed.difference - fixed.low))
+    assert decision.high == pytest.approx(decision.difference + factor * (fixed.high - fixed.difference))
+    assert decision.estimate.value == fixed.estimate.value
+    between = np.std([one.estimate.value for one in again], ddof=1)
+    assert decision.estimate.standard_error == pytest.approx(np.hypot(fixed.estimate.standard_error, between))
+    assert abs(decision.difference - truth(BETTER)) < 3.5 * decision.standard_error
     with pytest.raises(ValueError, match="estimate them by `estimate_propensities`"):
         sw.gate(of(BETTER), bare)
 

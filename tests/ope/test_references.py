@@ -2,20 +2,25 @@
 
 from dataclasses import fields, replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
-from statewise.ope.diagnostics import Support, verdict_of
 
 import statewise as sw
 from logs import make
 from statewise.data.device import device_log
-from statewise.ope.equations import contrasts_of, solve
-from statewise.ope.evaluate import ESTIMATORS, evaluate_all, prepare
-from statewise.ope.intervals import Quotient, bernstein, bootstrap, standard_error
+from statewise.ope.estimators import ESTIMATORS
+from statewise.ope.evaluate import evaluate_all, prepare
+from statewise.ope.intervals import bernstein, bootstrap
 from statewise.ope.linear_critic import action_values
+from statewise.ope.measures import MEASURES, Evidence, measured
 from statewise.ope.prepared import Case
+from statewise.ope.quotient import Quotient, standard_error
+from statewise.ope.solution import contrasts_of, solve
+from statewise.ope.support import Support
+from statewise.ope.verdict import verdict_of
 
 DISCOUNT = 0.9
 
@@ -276,41 +281,59 @@ def test_checkpoints_share_what_the_policy_does_not_change():
     assert solved.beta @ prepared.equations.mean.sum(0) == pytest.approx(1)
 
 
-# What is told
+# Verdicts
 
 
-GOOD = Support(1.0, 1.0, 0.01, 0.0, 1.0, 0.5, ())
+GOOD = Support(1.0, 1.0, 0.01, 0.0, 1.0, 0.5, (), imbalance=0.0, negative=0.0, missed=0.0, leaning=0.0)
+CASE = SimpleNamespace(prepared=SimpleNamespace(dataset=SimpleNamespace(episodes=1000, estimated=None)))
 
 
 @pytest.mark.parametrize(
     ("change", "verdict", "words"),
     [
-        ({}, "supported", "1000 of 1000"),
-        ({"unsupported": 0.02}, "weak", "never takes"),
-        ({"unsupported": 0.2}, "not identified", "never takes"),
-        ({"effective_share": 0.005}, "not identified", "about 5.0 of 1000"),
-        ({"effective_share": 0.2}, "weak", "outweigh"),
+        ({}, "supported", "1,000 of 1,000 episodes carry it"),
+        ({"unsupported": 0.02}, "weak", "2 % of the policy's decisions are ones that the log's behaviour never takes"),
+        ({"unsupported": 0.2}, "not identified", "20 % of the policy's decisions"),
+        ({"unsupported": None}, "supported", "1,000 of 1,000"),
+        ({"effective_share": 0.005}, "not identified", "5.0 of 1,000"),
+        ({"effective_share": 0.2}, "weak", "few episodes outweigh the others: 1,000 count for about 200"),
         ({"mass": 0.3}, "not identified", "mean 0.3"),
         ({"mass": float("nan")}, "not identified", "mean nan"),
-        ({"imbalance": 0.04}, "weak", "misses its equations"),
-        ({"missed": 1.5}, "weak", "1.5 standard errors missing"),
-        ({"missed": 5.0}, "not identified", "where the rewards are"),
-        ({"leaning": 3.0}, "weak", "rests on it alone"),
-        ({"negative": 0.3}, "not identified", "30 % of the state ratio is negative"),
+        ({"imbalance": 0.05}, "weak", "misses its equations by 5 %"),
+        ({"imbalance": 0.2}, "not identified", "misses its equations by 20 %"),
+        ({"negative": 0.001}, "weak", "0.1 % of the state ratio is negative"),
+        ({"missed": 2.0}, "weak", "finds 2.0 standard errors missing"),
+        ({"leaning": 50.0}, "weak", "corrects the state ratio by 50.0"),
+        ({"leaning": float("nan")}, "not identified", "by nan"),
     ],
 )
 def test_verdicts(change, verdict, words):
-    given, reason = verdict_of(replace(GOOD, **change), 1000)
+    """The verdict is the worst of the measures, and the one that decides it stands first among them."""
+    support = replace(GOOD, **change)
+    measures = measured(Evidence(CASE, SimpleNamespace(reweighted=True), support))
+    given, reason = verdict_of(measures)
     assert given == verdict
     assert words in reason
+    worst = {"supported": ("not made", "good"), "weak": ("doubtful",), "not identified": ("bad",)}[verdict]
+    assert measures[0].outcome in worst
+    assert reason == (measures[0].sentence if verdict != "supported" else reason)
+    assert {measure.name for measure in measures} == set(MEASURES) - {"estimated-propensities"}
+
+
+def test_a_measure_that_was_not_made_is_never_good():
+    measures = measured(Evidence(CASE, SimpleNamespace(reweighted=True), replace(GOOD, unsupported=None)))
+    tried = next(measure for measure in measures if measure.name == "tried-actions")
+    assert (tried.outcome, tried.value) == ("not made", None)
+    assert "cannot be known" in tried.sentence
 
 
 def test_a_value_that_is_not_identified_is_not_printed():
     data, chances = ragged()
     one = sw.evaluate(lambda o: chances, data, discount=DISCOUNT)
     hidden = replace(one, verdict="not identified", reason="the log lacks what the policy does")
-    told = "doubly-robust-state-ratio: not identified: the log lacks what the policy does"
-    assert str(hidden) == repr(hidden) == told
+    printed = "doubly-robust-state-ratio: not identified: the log lacks what the policy does"
+    assert str(hidden) == repr(hidden) == printed
+    assert hidden.as_dict()["value"] is hidden.as_dict()["low"] is None
     assert f"{one.value:.4g}" in str(replace(one, verdict="weak"))
     assert {field.name for field in fields(one)} >= {"value", "low", "high", "influence", "diagnostics"}
 
@@ -319,8 +342,8 @@ def test_a_value_that_is_not_identified_is_not_printed():
     ("arguments", "words"),
     [
         ({"estimator": "magic"}, "no estimator 'magic'; choose from doubly-robust-state-ratio"),
-        ({"level": 95.0}, "level must lie between 0 and 1"),
-        ({"discount": 1.5}, "discount must lie"),
+        ({"level": 95.0}, "level: expected a number between 0 and 1, got 95.0"),
+        ({"discount": 1.5}, "discount: expected a number above 0 and at most 1, got 1.5"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, words):

@@ -9,7 +9,7 @@ import pytest
 import statewise as sw
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
-from statewise.ope.select import DRAWS, choose
+from statewise.ope.select import DRAWS, best_of
 
 STATES, ACTIONS = 4, 2
 MDP = TabularMDP.random(STATES, ACTIONS, seed=3, termination=0.3)
@@ -67,27 +67,27 @@ def made(example, value, error=0.1, shared=1.0, verdict="supported", seed=0):
 
 def test_a_clear_winner_is_chosen(example, log):
     scores = {(0, 1): made(example, 1.0), (0, 2): made(example, 2.0), (0, 3): made(example, 1.2)}
-    place, told_apart, reason = choose(scores, log, 0.95)
+    place, decisive, reason = best_of(scores, log, 0.95)
     assert place == (0, 2)
-    assert told_apart
+    assert decisive
     assert "better than the last iterate by 0.8" in reason
 
 
 def test_the_bound_counts_and_not_the_value(example, log):
     scores = {(0, 1): made(example, 2.0, error=0.6), (0, 2): made(example, 1.5, error=0.1)}
-    assert choose(scores, log, 0.95)[0] == (0, 2)
+    assert best_of(scores, log, 0.95)[0] == (0, 2)
 
 
 def test_noise_is_not_chosen_over_the_last_iterate(example, log):
     """The same lead is noise where errors are the checkpoints' own, and plain where they are shared."""
     lead = {1: 1.0, 2: 1.15, 3: 1.0}
     noisy = {(0, u): made(example, value, shared=0.0, seed=u) for u, value in lead.items()}
-    place, told_apart, reason = choose(noisy, log, 0.95)
+    place, decisive, reason = best_of(noisy, log, 0.95)
     assert place == (0, 3)
-    assert not told_apart
-    assert "cannot be told from the last iterate" in reason
+    assert not decisive
+    assert "may be so by chance" in reason
     paired = {(0, u): made(example, value, shared=0.99, seed=u) for u, value in lead.items()}
-    assert choose(paired, log, 0.95)[:2] == ((0, 2), True)
+    assert best_of(paired, log, 0.95)[:2] == ((0, 2), True)
 
 
 def test_the_more_are_tried_the_more_the_best_must_show(example, log):
@@ -95,8 +95,8 @@ def test_the_more_are_tried_the_more_the_best_must_show(example, log):
         scores = {(0, u): made(example, 1.0, shared=0.5, seed=u) for u in range(2, count)}
         return scores | {(0, 1): made(example, 1.25, shared=0.5, seed=1), (0, count): made(example, 1.0, shared=0.5)}
 
-    assert choose(tried(3), log, 0.95)[1]
-    assert not choose(tried(300), log, 0.95)[1]
+    assert best_of(tried(3), log, 0.95)[1]
+    assert not best_of(tried(300), log, 0.95)[1]
 
 
 def test_what_is_not_identified_is_not_chosen(example, log):
@@ -105,7 +105,7 @@ def test_what_is_not_identified_is_not_chosen(example, log):
         (0, 2): made(example, 1.0),
         (0, 3): made(example, 0.9),
     }
-    assert choose(scores, log, 0.95)[0] != (0, 1)
+    assert best_of(scores, log, 0.95)[0] != (0, 1)
 
 
 def test_last_iterates_beyond_the_log_are_taken_on_trust_and_that_is_said(example, log):
@@ -115,16 +115,16 @@ def test_last_iterates_beyond_the_log_are_taken_on_trust_and_that_is_said(exampl
         (1, 1): made(example, 1.1, verdict="weak"),
         (1, 2): made(example, 5.0, verdict="not identified"),
     }
-    place, told_apart, reason = choose(scores, log, 0.95)
+    place, decisive, reason = best_of(scores, log, 0.95)
     assert place == (0, 2)
-    assert not told_apart
-    assert "cannot tell what the last iterates are worth, though 2 earlier ones can be told (because)" in reason
+    assert not decisive
+    assert "does not identify what the last iterates are worth, only of 2 earlier ones (because)" in reason
 
 
 def test_among_seeds_the_greatest_lower_bound_of_the_last_iterates_counts(example, log):
     scores = {(s, u): made(example, 1.0 + 0.1 * s, shared=0.0, seed=s) for s in range(3) for u in (1, 2)}
     scores[0, 1] = made(example, 1.25, shared=0.0, seed=7)
-    assert choose(scores, log, 0.95)[0] == (2, 2)
+    assert best_of(scores, log, 0.95)[0] == (2, 2)
 
 
 # Whole selections
@@ -136,7 +136,7 @@ def test_the_peak_is_found_and_its_value_reported(rise_and_fall, log):
     chosen = sw.select(policies, log, progress=seen.append)
     truth = {place: MDP.value(table, 1.0) for place, table in rise_and_fall.items()}
     assert truth[chosen.seed, chosen.update] > max(truth[0, 4], truth[0, 5])
-    assert chosen.told_apart
+    assert chosen.decisive
     assert seen == [1, 2, 3, 4, 5]
     assert set(chosen.scores) == set(policies)
     assert abs(chosen.estimate.value - truth[chosen.seed, chosen.update]) < 3.5 * chosen.estimate.standard_error
@@ -162,7 +162,7 @@ def test_the_report_is_free_of_the_winners_curse():
     rng = np.random.default_rng(0)
     tables = rng.dirichlet(np.ones(20), size=20)
     policies = {(0, u): (lambda seen, u=u: np.tile(tables[u], (len(seen), 1))) for u in range(20)}
-    best, reported, told_apart = [], [], []
+    best, reported, decisive = [], [], []
     for seed in range(60):
         data = bandit(seed)
         chosen = sw.select(policies, data, estimator="importance", seed=seed)
@@ -170,13 +170,13 @@ def test_the_report_is_free_of_the_winners_curse():
         best.append(max(one.value for one in chosen.scores.values()))
         other = data.split(0.5, seed=seed)[1]
         reported.append(sw.evaluate(policies[top], other, "importance", draws=2).value)
-        told_apart.append(chosen.told_apart and chosen.update != 19)
+        decisive.append(chosen.decisive and chosen.update != 19)
         if top == (chosen.seed, chosen.update):
             assert chosen.estimate.value == pytest.approx(reported[-1])
     error = np.std(reported) / np.sqrt(60)
     assert np.mean(best) > 5 * error
     assert abs(np.mean(reported)) < 3 * error
-    assert np.mean(told_apart) < 0.1  # noise seldom wins over the last iterate
+    assert np.mean(decisive) < 0.1  # noise seldom wins over the last iterate
 
 
 def test_estimated_propensities_widen_the_report_and_not_the_scores(rise_and_fall, log):
@@ -217,5 +217,5 @@ def test_what_cannot_be_chosen_from_is_refused(log, tmp_path):
         sw.select({}, log)
     with pytest.raises(ValueError, match="not a run folder"):
         sw.select(tmp_path, log)
-    with pytest.raises(ValueError, match="select takes what fit returns"):
+    with pytest.raises(ValueError, match="checkpoints: expected what fit returns"):
         sw.select(3, log)

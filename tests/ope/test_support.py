@@ -8,7 +8,8 @@ import pytest
 
 from statewise.domains.cartpole import CARTPOLE
 from statewise.domains.collect import collect
-from statewise.ope.evaluate import ESTIMATORS, evaluate, evaluate_all
+from statewise.ope.estimators import ESTIMATORS
+from statewise.ope.evaluate import evaluate, evaluate_all
 
 NAMES = [name for name in ESTIMATORS if name not in ("state-ratio-network", "fitted-q", "fitted-q-trees", "behaviour")]
 

@@ -28,7 +28,8 @@ def forests():
 
 @pytest.fixture(scope="module")
 def policy(forests):
-    return planted([[tree.tree_ for tree in forest.estimators_] for forest in forests], 0.1, ("a", "b", "c", "d"))
+    grown = planted([[tree.tree_ for tree in forest.estimators_] for forest in forests])
+    return grown.policy(0.1, ("a", "b", "c", "d"), tuple(map(str, range(len(forests)))))
 
 
 @pytest.fixture(scope="module")

@@ -219,7 +219,7 @@ def test_a_missing_propensity_is_an_error_that_names_the_parameter(data):
     with pytest.raises(sw.LogError, match="they can be estimated: `propensity='estimate'`"):
         sw.load(frame)
     with pytest.raises(ValueError, match="estimate them by `estimate_propensities`"):
-        sw.fit_ratio(without(data), lambda seen: np.full((len(seen), ACTIONS), 1 / ACTIONS))
+        sw.fit_ratio(lambda seen: np.full((len(seen), ACTIONS), 1 / ACTIONS), without(data))
 
 
 def test_logged_probabilities_are_set_aside_only_with_a_word(data):

@@ -10,7 +10,7 @@ from statewise.report.compare import action_map, agreement, telling_columns
 
 def test_agreement_against_a_loop():
     dataset, policy = log_and_policy()
-    found = agreement(dataset, policy)
+    found = agreement(policy, dataset)
     sums, counts, same = np.zeros((4, 4)), np.zeros(4), 0.0
     for observation, action in zip(dataset.observations, dataset.actions, strict=True):
         chances = policy.probabilities(observation[None])[0]
@@ -24,15 +24,15 @@ def test_agreement_against_a_loop():
 
 def test_the_telling_columns_are_those_the_policy_looks_at():
     dataset, policy = log_and_policy()
-    assert set(telling_columns(dataset, policy)) == {1, 2}
+    assert set(telling_columns(policy, dataset)) == {1, 2}
     weight = np.zeros((4, 4))
     weight[3, 0] = 1.0
-    assert telling_columns(dataset, replace(policy, weights=(weight,)))[0] == 3
+    assert telling_columns(replace(policy, weights=(weight,)), dataset)[0] == 3
 
 
 def test_the_map_against_a_loop():
     dataset, policy = log_and_policy()
-    found = action_map(dataset, policy, (6, 5))
+    found = action_map(policy, dataset, (6, 5))
     columns = [dataset.observation_names.index(name) for name in (found.x, found.y)]
     assert np.shape(found.logged) == np.shape(found.proposed) == (5, 6)
     seen = 0
@@ -66,7 +66,7 @@ def test_one_column_makes_a_map_of_one_row():
         std=policy.std[1:2],
         observation_names=("cell_count",),
     )
-    found = action_map(single, alone)
+    found = action_map(alone, single)
     assert (found.x, found.y) == ("cell_count", "")
     assert len(found.logged) == 1
     assert found.proposed[0][0] == 3

@@ -4,13 +4,15 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from reports import example, refused
-from statewise.report.content import ActionMap, ContentError, ReportContent, Worth, from_json, to_json
+from statewise.base.decode import DecodeError
+from statewise.ope.estimate import Estimate
+from statewise.ope.support import Support
+from statewise.report.content import ActionMap, ReportContent, Worth, from_json, to_json
 from statewise.report.page import render
 from statewise.report.words import interval, number, spoken
 
@@ -71,18 +73,21 @@ def test_what_is_not_identified_is_never_a_number():
     assert rows.startswith(
         "the new policy proposed not identified – not identified two episodes carry 93 % of the weight"
     )
-    with pytest.raises(ContentError, match="it is not identified, so it must come without value"):
+    with pytest.raises(DecodeError, match="it is not identified, so it must come without value"):
         Worth("the new policy", "chosen", "not identified", "x", value=3.0)
-    with pytest.raises(ContentError, match="it is weak, so it needs a value"):
+    with pytest.raises(DecodeError, match="it is weak, so it needs a value"):
         Worth("the new policy", "chosen", "weak", "x")
 
 
 def test_worth_of_an_estimate():
-    said = {"estimator": "e", "value": 2.0, "low": -np.inf, "high": 3.0, "effective_sample_size": 9, "reason": "r"}
-    assert Worth.of("x", "chosen", SimpleNamespace(verdict="weak", **said)) == Worth(
-        "x", "chosen", "weak", "e", 2.0, None, 3.0, 9.0, "r"
+    nothing = Support(1.0, 1.0, 0.01, 0.0, 1.0, 0.5, ())
+    numbers = {"value": 2.0, "low": -np.inf, "high": 3.0, "standard_error": 0.5, "effective_sample_size": 9.0}
+    arrays = {"influence": np.zeros(2), "shares": np.zeros(2)}
+    estimate = Estimate(
+        "e", **numbers, level=0.95, verdict="weak", reason="r", measures=(), diagnostics=nothing, **arrays
     )
-    unknown = Worth.of("x", "chosen", SimpleNamespace(verdict="not identified", **said))
+    assert Worth.of("x", "chosen", estimate) == Worth("x", "chosen", "weak", "e", 2.0, None, 3.0, 9.0, "r")
+    unknown = Worth.of("x", "chosen", replace(estimate, verdict="not identified"))
     assert (unknown.value, unknown.low, unknown.high) == (None, None, None)
 
 
@@ -140,24 +145,24 @@ def test_json_round_trip():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"answer": "yes"}, 'decision.answer is "yes", not one of deploy, do not deploy'),
-        ({"answer": None}, "decision.answer is null"),
-        ({"becuase": "x"}, "decision: 'becuase' is not known"),
-        ({"because": 3}, "decision.because is 3, not text"),
-        ({"level": "95"}, 'decision.level is "95", not a number'),
-        ({"worths": {}}, "decision.worths is {}, not a list"),
+        ({"answer": "yes"}, "decision.answer: expected one of deploy, do not deploy, .*, got 'yes'"),
+        ({"answer": None}, "decision.answer: expected one of .*, got None"),
+        ({"becuase": "x"}, "decision.becuase: there is no such setting; did you mean 'because'?"),
+        ({"because": 3}, "decision.because: expected text, got 3"),
+        ({"level": "95"}, "decision.level: expected a number, got '95'"),
+        ({"worths": {}}, "decision.worths: expected a list, got {}"),
         ({"worths": [{"name": "x"}]}, r"decision.worths\[0\]: 'role' is missing"),
-        ({"chosen": {"run": "a", "seed": 1.5, "update": 2}}, "decision.chosen.seed is 1.5, not a whole number"),
-        ({"weight_shares": [0.5, float("nan")]}, r"decision.weight_shares\[1\] is NaN, not a number"),
+        ({"chosen": {"run": "a", "seed": 1.5, "update": 2}}, "decision.chosen.seed: expected a whole number, got 1.5"),
+        ({"weight_shares": [0.5, float("nan")]}, r"decision.weight_shares\[1\]: expected a number, got nan"),
         ({"overlap": {"edges": [0, 1], "shares": []}}, "decision.overlap: a histogram needs one edge more"),
     ],
 )
 def test_a_wrong_decision_is_named(change, words):
-    with pytest.raises(ContentError, match=words):
+    with pytest.raises(DecodeError, match=words):
         from_json(json.dumps({"answer": "deploy", "because": "x"} | change))
-    with pytest.raises(ContentError, match="'because' is missing"):
+    with pytest.raises(DecodeError, match="'because' is missing"):
         from_json('{"answer": "deploy"}')
-    with pytest.raises(ContentError, match="it is not JSON"):
+    with pytest.raises(DecodeError, match="it is not JSON"):
         from_json("{")
 
 

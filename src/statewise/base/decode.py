@@ -19,7 +19,7 @@ class DecodeError(ValueError):
     """A value that does not fit where it stands."""
 
 
-def decode(kind: type[T], given: Any, where: str) -> T:
+def decode(kind: Any, given: Any, where: str) -> Any:
     """`given` as `kind`; `where` says in messages what it is.
 
     >>> decode(tuple[int, ...], [1, 2], "seeds")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from statewise.ope.measures import Measurement
+from statewise.ope.prepared import Objective
 from statewise.ope.support import Support
 from statewise.ope.verdict import Verdict
-
-Objective = Literal["return", "average"]
-Interval = Literal["bootstrap", "bernstein"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

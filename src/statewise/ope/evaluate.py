@@ -9,11 +9,11 @@ import numpy as np
 
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
-from statewise.ope.estimate import Estimate, Interval, Objective
+from statewise.ope.estimate import Estimate
 from statewise.ope.estimators import ESTIMATORS, USUAL
-from statewise.ope.intervals import bernstein, bootstrap
+from statewise.ope.intervals import Interval, bernstein, bootstrap
 from statewise.ope.measures import Evidence, measured
-from statewise.ope.prepared import Case, Prepared
+from statewise.ope.prepared import Case, Objective, Prepared
 from statewise.ope.quotient import Quotient, per, standard_error
 from statewise.ope.support import support_of
 from statewise.ope.verdict import verdict_of

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from jaxtyping import Float, Int
 
 from statewise.ope.quotient import Quotient, standard_error
+
+Interval = Literal["bootstrap", "bernstein"]
 
 MOST_GROUPS = 10_000  # more episodes than this are pooled at random before they are drawn: time no longer grows
 CHUNK = 250  # draws at a time, which bounds memory

@@ -142,7 +142,7 @@ MEASURES.add(
     Measure(
         title="Enough episodes",
         meaning="How many episodes really carry the estimate. With fewer than 30 its error is not known well.",
-        bounds=(30, 10),
+        bounds=(30.0, 10.0),
         unit="effective episodes, at least",
         value=lambda evidence: evidence.effective,
         sentence=lambda evidence: f"{_count(evidence.effective)} of {evidence.episodes:,} episodes carry it",

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -27,12 +28,12 @@ from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
 from statewise.data.device import propensities_of
 from statewise.ope.equations import Equations, make_equations
-from statewise.ope.estimate import Objective
 from statewise.ope.solution import Solved, solve
 from statewise.parts.chain import Kind, chain_of, kind_of
 from statewise.parts.ratio_closed_form import ClosedForm
 
 RATIO = ClosedForm()
+Objective = Literal["return", "average"]
 
 
 @dataclass(frozen=True, eq=False)

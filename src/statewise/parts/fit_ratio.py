@@ -14,6 +14,7 @@ from jaxtyping import Float
 from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
 from statewise.data.device import device_log, propensities_of
+from statewise.data.discount import discount_of
 from statewise.ops.keys import key_for
 from statewise.parts import ratio, ratio_closed_form, ratio_network
 from statewise.parts.chain import chain_of
@@ -56,10 +57,10 @@ class Ratio:
 
 
 def fit_ratio(
-    dataset: Dataset,
     policy: Any,
+    dataset: Dataset,
     *,
-    discount: float = 1.0,
+    discount: float | None = None,
     method: Literal["closed-form", "network"] | ClosedForm | RatioNetwork = "closed-form",
     steps: int = 5000,
     seed: int = 0,
@@ -67,13 +68,14 @@ def fit_ratio(
     """Fits w(s) = d^π(s)/d^μ(s) to all rows of a log.
 
     `policy` has `.probabilities(observations)` or is a function of observations that returns probabilities
-    [n, actions]. With `discount` 1, w is the ratio of visits per episode where episodes end by themselves, and of
-    stationary distributions where they go on. `steps` is for the network.
+    [n, actions]. `discount` is the log's own unless given; with 1, w is the ratio of visits per episode where episodes
+    end by themselves, and of stationary distributions where they go on. `steps` is for the network.
 
-    >>> w = fit_ratio(train, policy, discount=0.98)  # doctest: +SKIP
+    >>> w = fit_ratio(policy, train, discount=0.98)  # doctest: +SKIP
     >>> w(observations), w.diagnostics.effective_share  # doctest: +SKIP
     """
     settings = {"closed-form": ClosedForm(), "network": RatioNetwork()}[method] if isinstance(method, str) else method
+    discount = discount_of(dataset, discount)
     propensities = propensities_of(dataset)
     probabilities = probabilities_of(policy, dataset)
     chain = chain_of(dataset, discount)

@@ -82,9 +82,8 @@ def state_ratio_network(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quo
     V̂(s₀) + Σₜ γᵗ w (ρ (r + γcV̂(s')) − V̂(s)) up to scale, with the linear critic for V̂.
     """
     log = case.prepared
-    fitted = fit_ratio(
-        log.dataset, lambda observations: case.probabilities, discount=log.discount, method="network", seed=log.seed
-    )
+    policy = lambda observations: case.probabilities  # noqa: E731
+    fitted = fit_ratio(policy, log.dataset, discount=log.discount, method="network", seed=log.seed)
     visited = log.growth * fitted.of_rows
     carried = visited * case.ratio
     endless = log.discount == 1 and not log.dataset.terminated.any()  # fit_ratio's w is then the stationary one
