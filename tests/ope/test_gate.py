@@ -187,7 +187,7 @@ def test_estimated_propensities_widen_the_interval_and_leave_the_answer():
     between = np.std([one.policy.value for one in again], ddof=1)
     assert told.policy.standard_error == pytest.approx(np.hypot(fixed.policy.standard_error, between))
     assert abs(told.difference - truth(BETTER)) < 3.5 * told.standard_error
-    with pytest.raises(ValueError, match="estimate them by `estimate_propensities`"):
+    with pytest.raises(ValueError, match="estimate them with `estimate_propensities`"):
         sw.gate(of(BETTER), bare)
 
 

@@ -10,11 +10,11 @@ import numpy as np
 
 
 def with_refits(estimate: Any, values: Sequence[float]) -> Any:
-    """Widens an estimate made with estimated propensities by how far it moves when they are fitted anew.
+    """Widens an estimate that rests on estimated propensities by how far it moves when they are refitted.
 
-    `values` are the same estimate on each of `Dataset.refits`. With s the standard error for given propensities
+    `values` are the same estimate on each of `Dataset.refits`. With s the standard error if the propensities were known
     and b² the variance between refits, the standard error becomes √(s² + b²), and the interval grows in proportion.
-    That is the safe side: in truth the two errors often cancel in part.
+    This is conservative: the two errors often cancel in part.
     """
     factor = widening(estimate.standard_error, values)
     return replace(
@@ -26,7 +26,7 @@ def with_refits(estimate: Any, values: Sequence[float]) -> Any:
 
 
 def widening(standard_error: float, values: Sequence[float]) -> float:
-    """√(s² + b²)/s; 1 where there are no refits."""
+    """√(s² + b²)/s; 1 without refits."""
     if len(values) < 2 or not standard_error > 0:
         return 1.0
     return float(np.hypot(standard_error, np.std(values, ddof=1)) / standard_error)
