@@ -273,7 +273,8 @@ def _best(chosen: Mapping[str, Selection], first: str, choosing: Dataset, plan: 
 
 def _settings(plan: Plan, discount: float | None, parts: tuple[Dataset, ...]) -> dict[str, Any]:
     episodes = dict(zip(("learning", "choosing", "judging"), (part.episodes for part in parts), strict=True))
-    return {**vars(plan), "beside": [str(one) for one in plan.beside], "discount": discount, "episodes": episodes}
+    beside = [one if isinstance(one, str) else name_of(one) for one in plan.beside]
+    return {**vars(plan), "beside": ", ".join(beside), "discount": discount, "episodes": episodes}
 
 
 def _write(policy: Any, decision: Decision, content: ReportContent, folder: RunFolder, log: str) -> None:

@@ -302,7 +302,7 @@ def test_a_minari_data_set_that_is_not_there(place, told, monkeypatch):
     pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(place))
     for name in ("tests/absent-v0", ""):
-        assert "there is no such Minari data set here" in told(["inspect", f"minari:{name}"])
+        assert "there is no such Minari dataset on this machine" in told(["inspect", f"minari:{name}"])
 
 
 def test_control_c_within_a_callback_is_not_lost(place, told, monkeypatch):

@@ -45,8 +45,8 @@ def test_faults_end_with_exit_code_2_and_no_traceback(tmp_path):
     out = statewise("inspect", tmp_path / "bad.csv")
     assert out.returncode == 2
     assert "cannot be used: 2 faults" in out.stdout
-    assert "propensity: 1 row holds 0 or less (line 2)" in out.stdout
-    assert "action: 1 row holds not whole numbers (line 3)" in out.stdout
+    assert "propensity: 1 row is 0 or less (line 2)" in out.stdout
+    assert "action: 1 row is not a whole number (line 3)" in out.stdout
     assert "Traceback" not in out.stdout + out.stderr
     told = json.loads(statewise("inspect", tmp_path / "bad.csv", "--json").stdout)
     assert not told["usable"]

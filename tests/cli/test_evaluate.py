@@ -117,7 +117,7 @@ def test_missing_propensities_are_estimated_only_when_asked(folder, statewise, m
     assert "--propensity estimate" in err
     code, out, err = statewise(*arguments, "--propensity", "estimate")
     assert code == 0
-    assert "They agree with what was done" in words(err)
+    assert "They agree with the actions taken" in words(err)
     assert "Deploy (" in words(out)
 
 
@@ -144,7 +144,7 @@ def test_missing_propensities_are_estimated_for_learning_too(folder, statewise, 
 
     monkeypatch.setattr("statewise.cli.fit.fit", learn)
     code, _, err = statewise("fit", folder / "bare.csv", "--out", folder / "learned", "--propensity", "estimate")
-    assert "They agree with what was done" in words(err)
+    assert "They agree with the actions taken" in words(err)
     assert "the learner was reached" in err
 
 

@@ -37,15 +37,18 @@ def test_act_finds_columns_by_name(run, policy, saved, tmp_path):
     ("text", "words"),
     [
         ("a,b\n1,2\n", "'c' is missing; the policy needs 'a', 'b', 'c'"),
-        ("a,b,c\n1,,3\n1,2,3\n", "o.csv: column 'b' of line 2 is empty"),
-        ("a,b,c\n1,x,3\n", "o.csv: column 'b' of line 2 holds 'x', which is not a finite number"),
-        ("a,b,c\n1,2,3\n1,inf,3\n1,NaN,3\n", "column 'b' of line 3 holds 'inf', which is not a finite number (1 more"),
-        ("a,b,c\n", "it holds no rows"),
+        ("a,b,c\n1,,3\n1,2,3\n", "o.csv: column 'b', line 2: expected a finite number, got an empty cell"),
+        ("a,b,c\n1,x,3\n", "o.csv: column 'b', line 2: expected a finite number, got 'x'"),
+        (
+            "a,b,c\n1,2,3\n1,inf,3\n1,NaN,3\n",
+            "column 'b', line 3: expected a finite number, got 'inf', and 1 more of the kind",
+        ),
+        ("a,b,c\n", "there are no rows"),
         ("", "the file is empty"),
-        ("a,a,b,c\n1,1,1,1\n", "several columns of that name"),
+        ("a,a,b,c\n1,1,1,1\n", "several columns with this name"),
         (
             "a,b,c,legal_0,legal_1,legal_2,legal_3\n1,2,3,2,0,0,0\n",
-            "'legal_0' of line 2 is neither true nor false",
+            "'legal_0', line 2: expected true or false, or 1 or 0, got 2",
         ),
     ],
 )

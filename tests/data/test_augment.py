@@ -161,7 +161,7 @@ def test_negative_rewards_are_shifted_or_refused():
     assert shift == 2
     assert data.rewards.tolist() == [0, 3, 0, 3]
     for terminating in (log(True), pad(log(True), horizon=5)):
-        with pytest.raises(ValueError, match="a shift would pay policies for longer episodes"):
+        with pytest.raises(ValueError, match="raising them all would reward policies for longer episodes"):
             smooth(terminating, EPSILON)
 
 

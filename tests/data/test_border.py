@@ -47,113 +47,271 @@ def masked(**rows) -> pl.DataFrame:
 
 
 FAULTS = {
-    "misspelt column": (good().rename({"reward": "rewrad"}), "reward", (), "Did you mean 'rewrad'"),
-    "missing column": (good().drop("reward"), "reward", (), "say what it is called: `Columns(reward=...)`"),
-    "no propensity": (good().drop("propensity"), "propensity", (), "`propensity='estimate'`"),
-    "no terminated": (good().drop("terminated"), "terminated", (), "`ends='terminated'`"),
-    "no observations": (good().drop("obs_x"), "obs_*", (), "no observation column"),
-    "NaN observation": (put("obs_x", 1, float("nan")), "obs_x", (1,), "no finite number"),
-    "empty observation": (put("obs_x", 3, None), "obs_x", (3,), "no finite number"),
-    "infinite observation": (put("obs_x", 5, float("inf")), "obs_x", (5,), "no finite number"),
-    "NaN reward": (put("reward", 4, float("nan")), "reward", (4,), "no finite number"),
-    "infinite reward": (put("reward", 0, float("-inf")), "reward", (0,), "no finite number"),
-    "missing action": (put("action", 5, None), "action", (5,), "no action"),
-    "action missing at the end, reward given": (put("reward", 3, 1.0), "action", (3,), "no action"),
-    "fractional action": (put("action", 1, 0.5), "action", (1,), "not whole numbers"),
-    "negative action": (put("action", 1, -1), "action", (1,), "below 0"),
-    "identifier as action": (put("action", 1, 123456), "action", (1,), "identifier"),
-    "text action": (put("action", 1, "stop"), "action", (1,), "text such as 'stop'"),
-    "zero propensity": (put("propensity", 2, 0.0), "propensity", (2,), "0 or less"),
-    "propensity above one": (put("propensity", 2, 1.5), "propensity", (2,), "more than 1"),
-    "missing propensity": (put("propensity", 2, None), "propensity", (2,), "no finite number"),
+    "misspelt column": (
+        good().rename({"reward": "rewrad"}),
+        (),
+        "reward: there is no such column",
+        "Did you mean 'rewrad'? Rename the column, or give its name: `Columns(reward=...)`",
+    ),
+    "missing column": (
+        good().drop("reward"),
+        (),
+        "reward: there is no such column",
+        (
+            "The log's columns are episode, step, obs_x, action, propensity, terminated. Rename the column, or give "
+            "its name: `Columns(reward=...)`"
+        ),
+    ),
+    "no propensity": (
+        good().drop("propensity"),
+        (),
+        "propensity: there is no such column",
+        (
+            "The log's columns are episode, step, obs_x, action, reward, terminated. If probabilities were not "
+            "logged, estimate them: `propensity='estimate'`"
+        ),
+    ),
+    "no terminated": (
+        good().drop("terminated"),
+        (),
+        "terminated: there is no such column",
+        (
+            "The log's columns are episode, step, obs_x, action, reward, propensity. If all episodes ended by "
+            "themselves, use `ends='terminated'`; if cut off, `ends='truncated'`"
+        ),
+    ),
+    "no observations": (
+        good().drop("obs_x"),
+        (),
+        "obs_*: there are no observation columns",
+        "Start their names with obs_, or list them: `Columns(observations=...)`",
+    ),
+    "NaN observation": (
+        put("obs_x", 1, float("nan")),
+        (1,),
+        "obs_x: 1 row is not a finite number (row 1)",
+        "Fill in or drop missing values; a policy cannot act on them",
+    ),
+    "empty observation": (
+        put("obs_x", 3, None),
+        (3,),
+        "obs_x: 1 row is not a finite number (row 3)",
+        "Fill in or drop missing values; a policy cannot act on them",
+    ),
+    "infinite observation": (
+        put("obs_x", 5, float("inf")),
+        (5,),
+        "obs_x: 1 row is not a finite number (row 5)",
+        "Fill in or drop missing values; a policy cannot act on them",
+    ),
+    "NaN reward": (
+        put("reward", 4, float("nan")),
+        (4,),
+        "reward: 1 row is not a finite number (row 4)",
+        "Write 0 where a decision earned nothing",
+    ),
+    "infinite reward": (
+        put("reward", 0, float("-inf")),
+        (0,),
+        "reward: 1 row is not a finite number (row 0)",
+        "Write 0 where a decision earned nothing",
+    ),
+    "missing action": (
+        put("action", 5, None),
+        (5,),
+        "action: 1 row has no action (row 5)",
+        "Only an episode's last row may leave action and reward empty; it then holds the final state",
+    ),
+    "action missing at the end, reward given": (
+        put("reward", 3, 1.0),
+        (3,),
+        "action: 1 row has no action (row 3)",
+        "Only an episode's last row may leave action and reward empty; it then holds the final state",
+    ),
+    "fractional action": (
+        put("action", 1, 0.5),
+        (1,),
+        "action: 1 row is not a whole number (row 1)",
+        "Number the actions 0, 1, 2, …",
+    ),
+    "negative action": (
+        put("action", 1, -1),
+        (1,),
+        "action: 1 row is below 0 (row 1)",
+        "Number the actions 0, 1, 2, …",
+    ),
+    "identifier as action": (
+        put("action", 1, 123456),
+        (1,),
+        "action: 1 row is 10000 or more (row 1)",
+        "Number the actions 0, 1, 2, …; this looks like an identifier",
+    ),
+    "text action": (
+        put("action", 1, "stop"),
+        (1,),
+        "action: expected numbers, got text such as 'stop' (row 1)",
+        "Use numbers only, or words only",
+    ),
+    "zero propensity": (
+        put("propensity", 2, 0.0),
+        (2,),
+        "propensity: 1 row is 0 or less (row 2)",
+        "Log the probability, above 0 and at most 1, with which the action was chosen",
+    ),
+    "propensity above one": (
+        put("propensity", 2, 1.5),
+        (2,),
+        "propensity: 1 row is more than 1 (row 2)",
+        "Log the probability, above 0 and at most 1, with which the action was chosen",
+    ),
+    "missing propensity": (
+        put("propensity", 2, None),
+        (2,),
+        "propensity: 1 row is not a finite number (row 2)",
+        "Log the probability, above 0 and at most 1, with which the action was chosen",
+    ),
     "sum is not one": (
         whole(good(), propensity_1=(0, 0.3)),
-        "propensity_0…1",
         (0,),
-        "do not sum to 1, but for example to 0.8",
+        "propensity_0…1: 1 row has probabilities that do not sum to 1 but to 0.8, for example (row 0)",
+        "Log the whole distribution over actions, with more digits if it was rounded",
     ),
     "disagreeing distribution": (
         whole(put("propensity", 4, 0.4)),
-        "propensity",
         (4,),
-        "another probability",
+        "propensity: 1 row differs from the probability of the action in propensity_0…1 (row 4)",
+        "Correct one of them, or leave this column out: it follows from the whole distribution",
     ),
     "impossible taken action": (
         whole(good(), propensity_0=(0, 0.0), propensity_1=(0, 1.0)),
-        "propensity_0…1",
         (0,),
-        "probability 0 for the action that was taken",
+        "propensity_0…1: 1 row has probability 0 for the action that was taken (row 0)",
+        "An action that was taken has a probability above 0; check that the columns are in the order of the actions",
     ),
     "hole in the distributions": (
         good().with_columns(propensity_0=0.5, propensity_2=0.5),
-        "propensity_1",
         (),
-        "no such column",
+        "propensity_1: there is no such column",
+        "Give one propensity column for every action",
     ),
-    "repeated step": (put("step", 5, 0), "step", (5,), "already has"),
-    "missing step": (put("step", 6, 7), "step", (6,), "predecessor is missing"),
+    "repeated step": (
+        put("step", 5, 0),
+        (5,),
+        "step: 1 row repeats a step of its episode (row 5)",
+        "Keep one row for each decision",
+    ),
+    "missing step": (
+        put("step", 6, 7),
+        (6,),
+        "step: 1 row has a step whose predecessor is missing (row 6)",
+        "Number every episode 0, 1, … without gaps: add the missing rows, or drop the whole episode",
+    ),
     "missing first step": (
         good().with_columns(step=pl.Series([0, 1, 2, 3, 1, 2, 3])),
-        "step",
         (4,),
-        "predecessor is missing",
+        "step: 1 row has a step whose predecessor is missing (row 4)",
+        "Number every episode 0, 1, … without gaps: add the missing rows, or drop the whole episode",
     ),
-    "fractional step": (put("step", 1, 0.5), "step", (1,), "not whole numbers"),
-    "terminated in the middle": (put("terminated", 4, True), "terminated", (4,), "before the episode's last"),
-    "unreadable terminated": (put("terminated", 4, "maybe"), "terminated", (4,), "it holds 'maybe'"),
-    "no episode": (put("episode", 4, None), "episode", (4,), "belong to no episode"),
-    "illegal action": (masked(legal_1=(1, False)), "action", (1,), "not legal"),
+    "fractional step": (
+        put("step", 1, 0.5),
+        (1,),
+        "step: 1 row is not a whole number (row 1)",
+        "Number each episode's decisions 0, 1, 2, …",
+    ),
+    "terminated in the middle": (
+        put("terminated", 4, True),
+        (4,),
+        "terminated: 1 row is true before the last decision of its episode (row 4)",
+        "Start a new episode after the row that ends one",
+    ),
+    "unreadable terminated": (
+        put("terminated", 4, "maybe"),
+        (4,),
+        "terminated: expected true or false, got 'maybe' (row 4)",
+        "Write true or false, or 1 or 0",
+    ),
+    "no episode": (
+        put("episode", 4, None),
+        (4,),
+        "episode: some rows have no episode (row 4)",
+        "Give every row an episode",
+    ),
+    "illegal action": (
+        masked(legal_1=(1, False)),
+        (1,),
+        "action: 1 row has an action marked illegal by legal_0…1 (row 1)",
+        "Correct the mask or the action",
+    ),
     "two units in one episode": (
         good().with_columns(unit=pl.Series([1, 1, 2, 2, 3, 3, 3])),
-        "unit",
         (2,),
-        "another unit",
+        "unit: 1 row has a different unit from the row before it in the same episode (row 2)",
+        "An episode belongs to one unit (patient, student, user)",
     ),
     "illegal action with a chance": (
         whole(masked(legal_1=(0, False))),
-        "legal_0…1",
         (0,),
-        "an illegal action with a probability above 0",
+        "legal_0…1: 1 row has an illegal action with a probability above 0 (row 0)",
+        "Correct the mask or propensity_*",
     ),
-    "empty mask": (masked(legal_1=(5, None)), "legal_0…1", (5,), "no word on whether an action is legal"),
+    "empty mask": (
+        masked(legal_1=(5, None)),
+        (5,),
+        "legal_0…1: 1 row has an empty cell (row 5)",
+        "Write true or false for every action",
+    ),
     "truncated in the middle": (
         good().with_columns(truncated=pl.Series([False, True, False, None, False, False, True])),
-        "truncated",
         (1,),
-        "before the episode's last",
+        "truncated: 1 row is true before the last decision of its episode (row 1)",
+        "Start a new episode after the row that ends one",
     ),
-    "last decision without its action": (put("propensity", 3, 0.5), "action", (3,), "no action"),
+    "last decision without its action": (
+        put("propensity", 3, 0.5),
+        (3,),
+        "action: 1 row has no action (row 3)",
+        "Only an episode's last row may leave action and reward empty; it then holds the final state",
+    ),
     "dates as numbers": (
         good().with_columns(obs_x=pl.lit("2020-01-01").str.to_date()),
-        "obs_x",
         (0, 1, 2, 3, 4),
-        "it holds Date, not numbers",
+        "obs_x: expected numbers, got Date (rows 0, 1, 2, 3, 4 and 2 more)",
+        "Use numbers only; replace words by one column of 0 and 1 for each word",
     ),
-    "no unit": (good().with_columns(unit=pl.Series(["p"] * 6 + [None])), "unit", (6,), "belong to no unit"),
-    "NaN as unit": (good().with_columns(unit=pl.Series([1.0] * 6 + [float("nan")])), "unit", (6,), "no unit"),
+    "no unit": (
+        good().with_columns(unit=pl.Series(["p"] * 6 + [None])),
+        (6,),
+        "unit: some rows have no unit (row 6)",
+        "Give every row a unit",
+    ),
+    "NaN as unit": (
+        good().with_columns(unit=pl.Series([1.0] * 6 + [float("nan")])),
+        (6,),
+        "unit: some rows have no unit (row 6)",
+        "Give every row a unit",
+    ),
     "NaN as episode": (
         good().with_columns(episode=pl.Series([1.0] * 6 + [float("nan")])),
-        "episode",
         (6,),
-        "belong to no episode",
+        "episode: some rows have no episode (row 6)",
+        "Give every row an episode",
     ),
     "masks and distributions of different width": (
         whole(masked()).with_columns(legal_2=True),
-        "legal_*",
         (),
-        "there are 3 of them for 2 actions",
+        "legal_*: there are 3 columns for 2 actions",
+        "Give one column for every action",
     ),
-    "no rows": (good().head(0), "log", (), "no rows"),
+    "no rows": (good().head(0), (), "log: there are no rows", "Give one row for each decision"),
 }
 
 
 @pytest.mark.parametrize("case", FAULTS)
 def test_fault_is_named_by_column_and_row(case):
-    frame, column, rows, words = FAULTS[case]
+    frame, rows, problem, advice = FAULTS[case]
     dataset, findings = read(frame)
     assert dataset is None
-    (fault,) = [finding for finding in findings.faults if finding.column == column and words in str(finding)]
-    assert fault.rows == rows
+    assert (rows, f"{problem}. {advice}") in [(fault.rows, str(fault)) for fault in findings.faults]
 
 
 def test_good_log_has_no_findings():
@@ -194,7 +352,7 @@ def test_a_column_that_was_named_must_exist(name):
     _, findings = read(good(), columns=sw.Columns(**{name: "patient"}))
     (fault,) = findings.faults
     assert fault.column == "patient"
-    assert fault.advice.endswith(f"Rename the column, or say what it is called: `Columns({name}=...)`")
+    assert fault.advice.endswith(f"Rename the column, or give its name: `Columns({name}=...)`")
 
 
 def test_rows_are_named_as_the_source_counts_them_after_sorting():
@@ -208,30 +366,60 @@ def test_many_bad_rows_are_counted_and_five_shown():
     frame = pl.concat([good().with_columns(episode=pl.lit(str(i)) + pl.col("episode")) for i in range(4)])
     _, findings = read(frame.with_columns(propensity=pl.col("propensity") * 8))
     (fault,) = findings.faults
-    assert "24 rows hold more than 1 (rows 0, 1, 2, 4, 5 and 19 more)" in str(fault)
+    assert "24 rows are more than 1 (rows 0, 1, 2, 4, 5 and 19 more)" in str(fault)
 
 
 SUSPICIOUS = {
-    "single episode": (good().head(4), "episode", "single episode"),
-    "action never taken": (good().with_columns(action=pl.col("action") * 2), "action", "action 1 was never"),
-    "constant observation": (good().with_columns(obs_c=pl.lit(7.0)), "obs_c", "it is 7 in every row"),
-    "unsorted steps": (good()[[1, 0, 2, 3, 4, 5, 6]], "step", "had to be sorted"),
-    "interleaved episodes": (good()[[0, 4, 1, 5, 2, 6, 3]], "step", "had to be sorted"),
-    "late first step": (good().with_columns(step=pl.col("step") + 7), "step", "no episode has a step below 7"),
-    "empty end": (put("terminated", 6, None), "terminated", "nothing where an episode ends, which is taken as false"),
-    "no step column": (good().drop("step"), "step", "order of the log"),
+    "single episode": (
+        good().head(4),
+        "episode: there is a single episode",
+        "Nothing can be held out, and intervals need many episodes",
+    ),
+    "action never taken": (
+        good().with_columns(action=pl.col("action") * 2),
+        "action: action 1 was never taken",
+        "Nothing can be learned about an action that is not in the log",
+    ),
+    "constant observation": (
+        good().with_columns(obs_c=pl.lit(7.0)),
+        "obs_c: every row is 7",
+        "A constant column carries no information; drop it if that is a mistake",
+    ),
+    "unsorted steps": (
+        good()[[1, 0, 2, 3, 4, 5, 6]],
+        "step: the rows were not in order and had to be sorted",
+        "Check that the log was exported completely",
+    ),
+    "interleaved episodes": (
+        good()[[0, 4, 1, 5, 2, 6, 3]],
+        "step: the rows were not in order and had to be sorted",
+        "Check that the log was exported completely",
+    ),
+    "late first step": (
+        good().with_columns(step=pl.col("step") + 7),
+        "step: no episode starts before step 7",
+        "Check that no first decisions are missing",
+    ),
+    "empty end": (
+        put("terminated", 6, None),
+        "terminated: 1 row is empty where an episode ends, which counts as false (row 6)",
+        "Write true where the world ended an episode, false where it was cut off",
+    ),
+    "no step column": (
+        good().drop("step"),
+        "step: there is no such column, so rows are taken in the order of the log",
+        "Add a column that numbers the decisions of each episode 0, 1, 2, …",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", SUSPICIOUS)
 def test_suspicion_is_a_warning(case):
-    frame, column, words = SUSPICIOUS[case]
+    frame, problem, advice = SUSPICIOUS[case]
     with pytest.warns(LogWarning) as caught:
         dataset = sw.load(frame)
     assert dataset.episodes >= 1
-    (message,) = [str(warning.message) for warning in caught]
-    assert message.startswith(f"{column}: ")
-    assert words in message
+    assert [str(warning.message) for warning in caught] == [f"{problem}. {advice}"]
 
 
 @pytest.mark.parametrize("order", [[1, 0, 2, 3, 4, 5, 6], [0, 4, 1, 5, 2, 6, 3]])
@@ -253,11 +441,14 @@ def test_missing_columns_may_be_declared():
 def test_a_number_of_actions_that_other_columns_deny_is_a_fault():
     _, findings = read(whole(good()), actions=5)
     (fault,) = findings.faults
-    assert "there are 2 of them for 5 actions" in str(fault)
+    assert str(fault) == "propensity_*: there are 2 columns for 5 actions. Give one column for every action"
 
 
 def test_actions_beyond_the_declared_number_are_a_fault():
     _, findings = read(good(), actions=1)
     (fault,) = findings.faults
-    assert fault.column == "action"
+    assert str(fault) == (
+        "action: 3 rows are 1 or more (rows 1, 4, 6). "
+        "Expected 0, since other columns or `actions=...` set the number of actions to 1"
+    )
     assert fault.rows == (1, 4, 6)

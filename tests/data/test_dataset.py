@@ -160,7 +160,9 @@ def test_whole_episodes_are_drawn_with_their_masks():
 def test_missing_propensities_are_never_made_up():
     data = make([30])
     without = sw.load(_frame_without_propensities(data), propensity="estimate")
-    with pytest.raises(ValueError, match="estimate them by `estimate_propensities`"):
+    with pytest.raises(
+        ValueError, match="the log has no propensities: log them, or estimate them with `estimate_propensities`"
+    ):
         device_log(without, discount=0.9)
 
 
@@ -174,7 +176,9 @@ def _frame_without_propensities(data):
 
 
 def test_ragged_columns_are_refused_in_words():
-    with pytest.raises(sw.LogError, match=r"rewards: 1 entries for 2 actions \(episode 0\)"):
+    with pytest.raises(
+        sw.LogError, match=r"rewards: expected length 2, got 1 \(episode 0\)\. Give one entry per action"
+    ):
         sw.Dataset.from_episodes(
             observations=[[[0.0], [1.0]]],
             actions=[[0, 1]],
@@ -182,7 +186,7 @@ def test_ragged_columns_are_refused_in_words():
             propensities=[[0.5, 0.5]],
             terminated=[True],
         )
-    with pytest.raises(sw.LogError, match=r"an episode holds no decision \(episode 1\)"):
+    with pytest.raises(sw.LogError, match=r"an episode has no decisions \(episode 1\)"):
         sw.Dataset.from_episodes(
             observations=[[[0.0]], []],
             actions=[[0], []],
@@ -190,11 +194,13 @@ def test_ragged_columns_are_refused_in_words():
             propensities=[[1.0], []],
             terminated=[1, 0],
         )
-    with pytest.raises(sw.LogError, match="something like 'False'"):
+    with pytest.raises(
+        sw.LogError, match=r"terminated: expected booleans, got text such as 'False'\. Give one True or"
+    ):
         sw.Dataset.from_episodes(
             observations=[[[0.0]]], actions=[[0]], rewards=[[1.0]], propensities=[[1.0]], terminated=["False"]
         )
-    with pytest.raises(sw.LogError, match="1 names for 2 columns"):
+    with pytest.raises(sw.LogError, match="observation_names: expected 2 different names, got 1"):
         sw.Dataset.from_episodes(
             observations=[[[0.0, np.nan]]],
             actions=[[0]],
@@ -203,7 +209,9 @@ def test_ragged_columns_are_refused_in_words():
             terminated=[True],
             observation_names=["a"],
         )
-    with pytest.raises(sw.LogError, match=r"propensities: an array of shape \(1, 1\)"):
+    with pytest.raises(
+        sw.LogError, match=r"propensities: expected arrays of shape \[steps\], got \(1, 1\) \(episode 0\)"
+    ):
         sw.Dataset.from_episodes(
             observations=[[[0.0]]], actions=[[0]], rewards=[[1.0]], propensities=[[[1.0]]], terminated=[True]
         )
@@ -237,7 +245,7 @@ def test_flat_masks_and_units_are_cut_like_the_rest():
     )
     assert data.units.tolist() == ["p", "q"]
     assert data.legal.shape == (4, 2)
-    with pytest.raises(sw.LogError, match="timeouts: 2 entries for 4 observations"):
+    with pytest.raises(sw.LogError, match="timeouts: expected length 4, got 2"):
         sw.from_arrays(np.arange(4.0), [0] * 4, [0.0] * 4, [0] * 4, [0, 0], propensities=[0.5] * 4)
 
 

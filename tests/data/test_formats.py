@@ -56,7 +56,7 @@ def test_an_added_format_is_saved_and_loaded(jsonl, log, tmp_path):
     log.save(tmp_path / "log.jsonl")
     back, findings = read(tmp_path / "log.jsonl")
     assert back.fingerprint == log.fingerprint
-    assert "it is a toy" in [warning.found for warning in findings.warnings]
+    assert "it is a toy" in [warning.problem for warning in findings.warnings]
     assert sw.load(tmp_path / "log.jsonl").fingerprint == log.fingerprint
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["log.jsonl"]
 
@@ -95,7 +95,7 @@ def test_messages_list_the_formats_there_are(jsonl, log, tmp_path):
     for path, said in ((tmp_path, "Give a"), (tmp_path / "log.xlsx", "Export it as")):
         _, findings = read(path)
         assert findings.faults[0].advice.startswith(f"{said} .parquet, .csv, .tsv, .txt or .jsonl")
-    with pytest.raises(ValueError, match=r"^log.xlsx: a log is saved as .parquet, .csv or .jsonl$"):
+    with pytest.raises(ValueError, match=r"^log.xlsx: expected a name that ends in .parquet, .csv or .jsonl$"):
         log.save(tmp_path / "log.xlsx")
 
 
@@ -106,16 +106,16 @@ def test_what_a_reader_finds_or_raises_is_a_fault(jsonl, tmp_path):
     assert [str(fault) for fault in findings.faults] == [f"{path}: it has nothing below its first line. Write it again"]
     path.write_text("no json\nat all")
     _, findings = read(path)
-    assert [fault.found for fault in findings.faults] == [
+    assert [fault.problem for fault in findings.faults] == [
         "it cannot be read: Expecting value: line 1 column 1 (char 0)"
     ]
 
 
 def test_a_format_may_be_read_only(tmp_path, log):
     assert writable_endings() == [".parquet", ".csv"]
-    with pytest.raises(ValueError, match=r"log.tsv: a log is saved as .parquet or .csv"):
+    with pytest.raises(ValueError, match=r"log.tsv: expected a name that ends in .parquet or .csv"):
         log.save(tmp_path / "log.tsv")
-    with pytest.raises(ValueError, match=r"x.txt: files of this kind are only read; write .parquet or .csv"):
+    with pytest.raises(ValueError, match=r"x.txt: this format can only be read; write .parquet or .csv"):
         write_frame(pl.DataFrame({"a": [1]}), tmp_path / "x.txt")
 
 

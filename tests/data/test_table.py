@@ -68,7 +68,7 @@ def test_csv_faults_are_named_by_line(tmp_path):
     (tmp_path / "log.csv").write_text(
         "episode,step,obs_a,action,reward,propensity,terminated\n1,0,0.5,0,0,0.5,0\n1,1,NA,1,1,0.25,1\n"
     )
-    with pytest.raises(LogError, match=r"obs_a: 1 row holds no finite number \(line 3\)"):
+    with pytest.raises(LogError, match=r"obs_a: 1 row is not a finite number \(line 3\)"):
         sw.load(tmp_path / "log.csv")
 
 
@@ -76,9 +76,9 @@ def test_csv_faults_are_named_by_line(tmp_path):
     ("name", "contents", "words"),
     [
         ("empty.csv", b"", "the file is empty"),
-        ("header.csv", b"episode,step,obs_a,action,reward,propensity,terminated\n", "it has no rows"),
+        ("header.csv", b"episode,step,obs_a,action,reward,propensity,terminated\n", "there are no rows"),
         ("cut.parquet", b"PAR1 and then nothing", "it cannot be read"),
-        ("log.xlsx", b"anything", "is not a kind of log that can be read"),
+        ("log.xlsx", b"anything", "'.xlsx' is not a supported format. Export it as .parquet, .csv, .tsv or .txt"),
     ],
 )
 def test_unreadable_files_are_answered_in_words(tmp_path, name, contents, words):
@@ -111,7 +111,7 @@ def test_a_failed_write_leaves_the_old_file(log, tmp_path, monkeypatch):
 def test_padding_is_not_saved_as_a_log(log, tmp_path):
     from statewise.data.augment import pad
 
-    with pytest.raises(ValueError, match="padding that no one logged"):
+    with pytest.raises(ValueError, match="contains padding that was never logged; save the Dataset it was made from"):
         pad(log, horizon=9).save(tmp_path / "log.parquet")
 
 
@@ -144,7 +144,7 @@ def test_spreadsheet_habits_are_forgiven(tmp_path):
         "episode, step , obs_a, action, reward, propensity, terminated\r\n"
         "1, 0, 0.5, 0, 0, 0.5, FALSE\r\n1, 1, 1.5, 1, 1, 0.25, TRUE\r\n,,,,,,\r\n2, 0, 2.5, 1, 1, 0, TRUE\r\n"
     )
-    with pytest.raises(LogError, match=r"propensity: 1 row holds 0 or less \(line 5\)"):
+    with pytest.raises(LogError, match=r"propensity: 1 row is 0 or less \(line 5\)"):
         sw.load(path)
     path.write_text(path.read_text().replace("1, 0, TRUE", "1, 0.5, TRUE"))
     assert sw.load(path).rewards.tolist() == [0, 1, 1]
@@ -153,7 +153,9 @@ def test_spreadsheet_habits_are_forgiven(tmp_path):
 def test_repeated_columns_are_refused(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("episode,step,reward,reward\n1,0,1,2\n")
-    with pytest.raises(LogError, match="reward: there are several columns of that name"):
+    with pytest.raises(
+        LogError, match=r"reward: there are several columns with this name\. Rename or drop all but one"
+    ):
         sw.load(path)
 
 
@@ -193,7 +195,7 @@ def test_masks_round_trip(tmp_path):
 
 
 def test_a_repeated_episode_is_not_saved(log, tmp_path):
-    with pytest.raises(ValueError, match="more than once"):
+    with pytest.raises(ValueError, match="contains an episode more than once; save the Dataset it was taken from"):
         log.take(np.array([0, 0])).save(tmp_path / "log.parquet")
 
 
@@ -203,7 +205,7 @@ def test_odd_kinds_of_columns(log):
     categories = frame.with_columns(pl.col("unit").cast(pl.Categorical))
     assert sw.load(categories).units.tolist() == log.units.tolist()
     _, findings = read(frame.with_columns(obs_x0=pl.struct("step")))
-    assert "not numbers" in str(findings.faults[0])
+    assert findings.faults[0].problem == "expected numbers, got Struct({'step': Int64})"
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({name: frame[name].to_list() for name in frame.columns}).convert_dtypes()
     assert sw.load(table).fingerprint == log.fingerprint
@@ -241,5 +243,7 @@ def test_letters_in_another_encoding_are_told_plainly(tmp_path, encoding):
     path.write_bytes(text.encode(encoding))
     _, findings = read(path)
     (fault,) = findings.faults
-    assert "not written in UTF-8" in fault.found
+    assert fault.problem == (
+        "the text is not encoded in UTF-8 (spreadsheets call other encodings Unicode text, UTF-16 or ANSI)"
+    )
     assert fault.advice == "Save it again as CSV UTF-8, or as Parquet"

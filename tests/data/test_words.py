@@ -84,38 +84,70 @@ def changed(**columns) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("frame", "actions", "column", "words"),
+    ("frame", "actions", "column", "sentence"),
     [
-        (changed(action=["left", "1"] * 30), None, "action", "Write numbers only, or words only"),
-        (changed(action=[f"gave {row} mg" for row in range(60)]), None, "action", "60 different words"),
-        (changed(), ("left", "up"), "action", "'right', which is none of the actions. The actions are left, up"),
-        (changed(), 3, "action", "there should be 3 actions. Say their names in that order, such as `actions=('left',"),
+        (
+            changed(action=["left", "1"] * 30),
+            None,
+            "action",
+            "expected numbers, got text such as 'left' (rows 0, 2, 4, 6, 8 and 25 more). "
+            "Use numbers only, or words only",
+        ),
+        (
+            changed(action=[f"gave {row} mg" for row in range(60)]),
+            None,
+            "action",
+            "there are 60 different words. Use one word for each kind of action; names and free text are not actions",
+        ),
+        (changed(), ("left", "up"), "action", "'right' is not one of the actions. The actions are left, up"),
+        (
+            changed(),
+            3,
+            "action",
+            "there are 2 words such as 'left', but 3 actions were expected. "
+            "Give all names in the order of the numbers, for example `actions=('left', 'right')`",
+        ),
         (
             changed(propensity_0=[0.5] * 60, propensity_1=[0.5] * 60),
             None,
             "action",
-            "propensity_0, … stand in the order",
+            "there are 2 words such as 'left', but propensity_0, … number the actions. "
+            "Give all names in the order of the numbers, for example `actions=('left', 'right')`",
         ),
-        (changed(obs_x=["m", "f"] * 30), None, "obs_x", "for words, a column of 0 and 1 for each of them"),
+        (
+            changed(obs_x=["m", "f"] * 30),
+            None,
+            "obs_x",
+            "expected numbers, got text such as 'm' (rows 0, 1, 2, 3, 4 and 55 more). "
+            "Use numbers only; replace words by one column of 0 and 1 for each word",
+        ),
         (
             changed(obs_x=None, age=[1] * 60, name=["x"] * 60, Ward=[1.5] * 60),
             None,
             "obs_*",
-            "`Columns(observations=('age', 'Ward'))`",
+            "there are no observation columns. "
+            "Start their names with obs_, or list them: `Columns(observations=('age', 'Ward'))`",
         ),
-        (changed(step=["01.02.2024"] * 60), None, "step", "where the rows stand in order of time, the column is not"),
+        (
+            changed(step=["01.02.2024"] * 60),
+            None,
+            "step",
+            "expected numbers, got text such as '01.02.2024' (rows 0, 1, 2, 3, 4 and 55 more). "
+            "Number each episode's decisions 0, 1, 2, …; if the rows are in order of time, this column is not needed",
+        ),
     ],
     ids=["mixed", "free text", "unknown", "count", "distributions", "words observed", "no observations", "dates"],
 )
-def test_what_cannot_be_used_is_said_with_a_way_out(frame, actions, column, words):
+def test_what_cannot_be_used_is_said_with_a_way_out(frame, actions, column, sentence):
     dataset, findings = read(frame, actions=actions)
     assert dataset is None
-    assert [fault.column for fault in findings.faults] == [column]
-    assert words in str(findings.faults[0])
+    assert [str(fault) for fault in findings.faults] == [f"{column}: {sentence}"]
 
 
 def test_words_that_differ_by_capitals_alone_are_told():
-    with pytest.warns(LogWarning, match="'Left' and 'left' count as two actions"):
+    with pytest.warns(
+        LogWarning, match="'Left' and 'left' count as two actions. Use one spelling if they are the same"
+    ):
         sw.load(changed(action=["left", "Left"] * 30, step=[0] * 60))
 
 
@@ -129,13 +161,13 @@ def test_two_columns_that_differ_by_capitals_alone_are_not_guessed_between():
 def test_the_columns_of_the_log_are_listed_once():
     _, findings = read(pl.DataFrame({"x": [1.0], "y": [2.0]}))
     assert len(findings.faults) == 6
-    assert sum("The log has x, y" in str(fault) for fault in findings.faults) == 1
+    assert sum("The log's columns are x, y. " in str(fault) for fault in findings.faults) == 1
 
 
 def test_what_is_known_only_after_the_decision_is_no_observation():
     frame, columns = changed(step=[0] * 60), sw.Columns(observations=("obs_x", "reward", "obs_x"))
     _, findings = read(frame, columns=columns)
-    assert [(fault.column, fault.found) for fault in findings.faults] == [
+    assert [(fault.column, fault.problem) for fault in findings.faults] == [
         ("obs_x", "it is listed twice"),
         ("reward", "it is not known before the decision"),
     ]
@@ -145,4 +177,4 @@ def test_what_is_known_only_after_the_decision_is_no_observation():
 def test_numbers_that_learning_cannot_hold_are_refused(column):
     _, findings = read(changed(step=[0] * 60, **{column: [1.0] * 59 + [-1e30]}))
     assert [(fault.column, fault.rows) for fault in findings.faults] == [(column, (59,))]
-    assert "a number beyond 1e+18" in findings.faults[0].found
+    assert findings.faults[0].problem == "1 row is beyond ±1e+18"

@@ -183,7 +183,7 @@ def test_estimated_propensities_widen_the_interval_and_leave_the_answer():
     between = np.std([one.estimate.value for one in again], ddof=1)
     assert decision.estimate.standard_error == pytest.approx(np.hypot(fixed.estimate.standard_error, between))
     assert abs(decision.difference - truth(BETTER)) < 3.5 * decision.standard_error
-    with pytest.raises(ValueError, match="estimate them by `estimate_propensities`"):
+    with pytest.raises(ValueError, match="estimate them with `estimate_propensities`"):
         sw.gate(of(BETTER), bare)
 
 

@@ -226,7 +226,7 @@ def test_the_numerator_uses_the_logged_action():
 def test_a_missing_propensity_is_never_substituted(name):
     data = replace(make([3] * 10), propensities=None, distributions=None)
     chances = np.full((len(data), data.action_count), 1 / data.action_count)
-    with pytest.raises(ValueError, match="estimate them by `estimate_propensities`"):
+    with pytest.raises(ValueError, match="estimate them with `estimate_propensities`"):
         sw.evaluate(lambda observations: chances, data, name)
     with pytest.raises(ValueError, match="no propensities"):
         device_log(data, 0.9)

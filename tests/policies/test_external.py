@@ -182,9 +182,9 @@ def test_target_columns_that_are_none_are_faults(data):
     columns = sw.Columns(target_prefix="target_")
     with pytest.raises(sw.LogError, match="target_0: there is no such column"):
         sw.load(to_frame(data), columns=columns)
-    with pytest.raises(sw.LogError, match="target_0…2: 8 rows hold probabilities that do not sum to 1"):
+    with pytest.raises(sw.LogError, match="target_0…2: 8 rows have probabilities that do not sum to 1"):
         sw.load(to_frame(replace(data, targets=0.5 * softmax(linear(data)))), columns=columns)
-    with pytest.raises(sw.LogError, match="there are 2 of them for 3 actions"):
+    with pytest.raises(sw.LogError, match="there are 2 columns for 3 actions"):
         sw.load(to_frame(replace(data, targets=softmax(linear(data)))).drop("target_2"), columns=columns)
     with pytest.raises(ValueError, match=r"load it with `Columns\(target_prefix='target_'\)`"):
         probabilities_of(TargetColumns(), data)

@@ -185,14 +185,19 @@ def test_wrong_probabilities_are_told(data):
     wrong = Calibrator(temperature=0.4, share=0.0)(data.distributions, action_frequencies(data))
     told = measure_calibration(wrong, data.actions, None, data.episode_of_step, action_frequencies(data))
     assert not told.good
-    assert "do not agree" in told.summary
+    assert told.summary.endswith(
+        "They do not agree with the actions taken: try another model, or log the probabilities."
+    )
 
 
 def test_the_summary_has_the_numbers_and_the_assumption(logistic):
     told, summary = logistic.estimated.calibration, logistic.estimated.summary
-    assert f"{told.error:.3f} ± {told.standard_error:.3f}" in summary
-    assert "agree with what was done" in summary
-    assert "assumes that the log's observations hold all" in summary
+    assert summary == (
+        f"The estimated probabilities are off by {told.error:.3f} ± {told.standard_error:.3f} on average (perfect ones "
+        f"would appear off by {told.chance:.3f}, by chance); their Brier score is {told.brier:.3f}, compared with "
+        f"{told.brier_of_frequencies:.3f} for the action frequencies alone. They agree with the actions taken. "
+        "This assumes that decisions were based on nothing but the logged observations."
+    )
 
 
 # Refits
@@ -216,19 +221,23 @@ def test_refits_differ_as_estimates_from_other_logs_do(data, logistic):
 
 def test_a_missing_propensity_is_an_error_that_names_the_parameter(data):
     frame = to_frame(without(data))
-    with pytest.raises(sw.LogError, match="they can be estimated: `propensity='estimate'`"):
+    with pytest.raises(sw.LogError, match="If probabilities were not logged, estimate them: `propensity='estimate'`"):
         sw.load(frame)
-    with pytest.raises(ValueError, match="estimate them by `estimate_propensities`"):
+    with pytest.raises(ValueError, match="estimate them with `estimate_propensities`"):
         sw.fit_ratio(lambda seen: np.full((len(seen), ACTIONS), 1 / ACTIONS), without(data))
 
 
-def test_logged_probabilities_are_set_aside_only_with_a_word(data):
-    with pytest.warns(sw.LogWarning, match="set aside"):
+def test_logged_probabilities_are_ignored_only_with_a_warning(data):
+    with pytest.warns(
+        sw.LogWarning, match="propensity: logged probabilities are ignored, since estimates were asked for"
+    ):
         assert sw.load(to_frame(data), propensity="estimate").propensities is None
 
 
 def test_few_groups_and_odd_models_are_refused(data):
-    with pytest.raises(ValueError, match="2 episodes and 2 folds"):
+    with pytest.raises(ValueError, match="needs at least 2 episodes and 2 folds, got 1 and 5"):
         sw.estimate_propensities(without(data).take(np.array([0])))
-    with pytest.raises(ValueError, match="'boosting', 'logistic' or a scikit-learn classifier"):
+    with pytest.raises(
+        ValueError, match="expected 'boosting', 'logistic' or a scikit-learn classifier as the model, got 'forest'"
+    ):
         sw.estimate_propensities(without(data), "forest")

@@ -106,7 +106,9 @@ def test_padding_and_smoothing_take_them_as_known(log):
 @pytest.mark.parametrize("change", [{"propensities": None}, {"distributions": None}, {"actions": 0}])
 def test_other_propensities_never_pass_for_the_estimated_ones(log, change):
     change = {name: value if value is None else np.full_like(log.actions, value) for name, value in change.items()}
-    with pytest.raises(ValueError, match="are not the estimated ones; replace them with estimated=None"):
+    with pytest.raises(
+        ValueError, match="actions or propensities differ from the estimated ones; set estimated=None along with them"
+    ):
         replace(log, **change)
     assert replace(log, **change, estimated=None).refits == ()
 
@@ -123,7 +125,9 @@ def test_a_log_estimated_again_carries_the_later_estimate(log):
 
 
 def test_saving_estimates_as_if_they_were_logged_is_said(log, tmp_path):
-    with pytest.warns(sw.LogWarning, match=r"x.parquet: its propensities are estimates, and `load` will take them"):
+    with pytest.warns(
+        sw.LogWarning, match=r"x.parquet: its propensities are estimates, but `load` will take them for logged ones"
+    ):
         log.save(tmp_path / "x.parquet")
     back = sw.load(tmp_path / "x.parquet")
     assert back.estimated is None

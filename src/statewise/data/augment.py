@@ -1,8 +1,8 @@
-"""What the paper's section 3 does to a log before learning: the absorbing state, padding, scaling.
+"""What section 3 of the paper does to a log before learning: the absorbing state, padding, scaling.
 
-An *absorbing* state stands for all that the behaviour policy cannot reach: an action that it never takes in a
-state leads there, and nothing is ever earned there. A policy's value in that augmented world is never above
-its value in the real one when rewards are not negative, and equal for policies that the log covers.
+The *absorbing* state stands for everything that the behaviour policy cannot reach: an action that it never takes in a
+state leads there, and nothing is ever earned there. If no reward is negative, a policy's value in the augmented world
+is at most its value in the real one, and equal to it for policies that the log covers.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from jaxtyping import Bool, Float, Int
 from statewise.data.dataset import Dataset
 
 ABSORBED = "absorbed"  # the observation column that is 1 in the absorbing state and 0 elsewhere
-APART = 4.0  # how far from all others the absorbing state is put, in typical distances between states
+APART = 4.0  # the distance of the absorbing state from all others, in typical distances between states
 
 
 @dataclass(frozen=True)
 class Scaler:
     """Shifts and scales observations so that the live states of a log have mean 0 and deviation 1.
 
-    The mark of the absorbing state becomes so large that no kernel takes that state for one near the mean.
+    The mark of the absorbing state is made so large that no kernel takes that state for one near the mean.
     """
 
     mean: Float[np.ndarray, " features"]
@@ -33,7 +33,7 @@ class Scaler:
     def of(cls, dataset: Dataset) -> Scaler:
         observed = dataset.observations if dataset.live is None else dataset.observations[dataset.live]
         std = observed.std(axis=0, dtype=np.float64)
-        # a constant column would be divided by zero, or by its rounding errors
+        # a constant column would be divided by zero, or by its rounding error
         constant = observed.min(axis=0) == observed.max(axis=0)
         std = np.where(constant, 1.0, std)
         if dataset.observation_names[-1] == ABSORBED:
@@ -44,7 +44,7 @@ class Scaler:
         return (observations - self.mean) / self.std
 
     def scale(self, dataset: Dataset) -> Dataset:
-        """The same log, its observations scaled."""
+        """The log with scaled observations."""
         return replace(
             dataset,
             observations=self(dataset.observations),
@@ -62,13 +62,15 @@ class Smoothed(NamedTuple):
 def smooth(dataset: Dataset, epsilon: float, seed: int = 0, horizon: int | None = None) -> Smoothed:
     """ε-smoothing along each trajectory, in order of time.
 
-    In a state with k unsupported legal actions, with probability ε one of them is drawn, earns 0 and leads to the
-    absorbing state, where the episode stays to `horizon` (the longest episode's length if not given). A decision
-    that is kept there has its propensity multiplied by 1 − ε; in states without unsupported actions nothing
-    changes. Needs whole distributions: what was never possible cannot be told from what was never drawn.
+    In a state with unsupported legal actions, one of them is drawn with probability ε, earns 0 and leads to the
+    absorbing state, where the episode stays until `horizon` (by default the length of the longest episode). A decision
+    that is kept in such a state has its propensity multiplied by 1 − ε; in states without unsupported actions nothing
+    changes. Needs whole distributions: without them, what was never possible looks like what was never drawn.
+
+    The result's propensities count as known: `estimated` is dropped where they were estimated.
     """
     if not 0 < epsilon < 1:
-        raise ValueError(f"epsilon must lie between 0 and 1, not {epsilon}")
+        raise ValueError(f"epsilon must be between 0 and 1, got {epsilon}")
     if dataset.distributions is None or dataset.propensities is None:
         raise ValueError("smoothing needs whole logged distributions (propensity_0, propensity_1, …)")
     unsupported = dataset.distributions <= 0
@@ -85,7 +87,7 @@ def smooth(dataset: Dataset, epsilon: float, seed: int = 0, horizon: int | None 
     absorbed = left_at < dataset.lengths
     longest = int(dataset.lengths.max()) if horizon is None else horizon
     kept = np.where(absorbed, left_at + 1, dataset.lengths)
-    # one row in the absorbing state at least, which says that nothing is earned after the last decision
+    # at least one row in the absorbing state, to show that nothing is earned after the last decision
     total = np.where(absorbed, np.maximum(longest, kept + 1), dataset.lengths)
 
     shift = _shift(dataset)
@@ -115,8 +117,9 @@ def smooth(dataset: Dataset, epsilon: float, seed: int = 0, horizon: int | None 
 def pad(dataset: Dataset, horizon: int, seed: int = 0) -> Dataset:
     """Pads terminated episodes to `horizon` by repeating their last state; padding earns 0.
 
-    Actions there are drawn from the last logged distribution, or uniformly where only the taken action's
-    probability is logged: in a state that no action leaves, any known distribution serves.
+    Its actions are drawn from the last logged distribution, or uniformly if only the probability of the action taken
+    was logged: in a state that no action leaves, any known distribution will do. As with `smooth`, the result's
+    propensities count as known.
     """
     if horizon < dataset.lengths.max():
         raise ValueError(f"horizon {horizon} is shorter than the longest episode, {dataset.lengths.max()} steps")
@@ -130,7 +133,7 @@ def pad(dataset: Dataset, horizon: int, seed: int = 0) -> Dataset:
 
 
 def seen_by_policy(dataset: Dataset) -> Float[np.ndarray, "steps seen"]:
-    """The observations without the absorbing state's mark: no policy meets that state in the world."""
+    """The observations without the mark of the absorbing state, which no policy meets in the world."""
     return dataset.observations[:, :-1] if dataset.observation_names[-1] == ABSORBED else dataset.observations
 
 
@@ -139,14 +142,14 @@ def _shift(dataset: Dataset) -> float:
     shift = max(0.0, -float(dataset.rewards.min()))
     if shift > 0 and (dataset.terminated.any() or dataset.live is not None):
         raise ValueError(
-            f"rewards go down to {dataset.rewards.min():g} and episodes terminate: the absorbing state needs "
-            "rewards of 0 or more, and a shift would pay policies for longer episodes"
+            f"the least reward is {dataset.rewards.min():g} and episodes terminate: the absorbing state needs rewards "
+            "of 0 or more, and raising them all would reward policies for longer episodes"
         )
     return shift
 
 
 def _draw(allowed: Bool[np.ndarray, "rows actions"], rng: np.random.Generator) -> Int[np.ndarray, " rows"]:
-    """One of the allowed actions in each row, each as likely as the others."""
+    """One of the allowed actions in each row, all equally likely."""
     return np.argmax(np.where(allowed, rng.random(allowed.shape), -1.0), axis=1).astype(np.int32)
 
 
@@ -173,9 +176,9 @@ def _extend(
     distributions: Float[np.ndarray, "episodes actions"] | None,
     rng: np.random.Generator,
 ) -> Dataset:
-    """Keeps each episode's first rows and follows them by rows that stay in its `filler` state and earn nothing.
+    """Keeps the first rows of each episode and adds rows that stay in its `filler` state and earn nothing.
 
-    Extended episodes are no longer terminated: they are cut off in the filler state.
+    Extended episodes are no longer terminated; they are cut off in the filler state.
     """
     starts = np.concatenate([[0], np.cumsum(total)])
     episode = np.repeat(np.arange(dataset.episodes), total)
@@ -205,9 +208,9 @@ def _extend(
         propensities=fill(dataset.propensities, chosen),
         distributions=fill(dataset.distributions, behaviour),
         legal=fill(dataset.legal, True),
-        targets=None,  # what a policy from elsewhere would do in added states is not known
+        targets=None,  # it is not known what that policy would do in the added states
         live=fill(live, False),
-        estimated=None,  # no refit says how the added rows' propensities would move
+        estimated=None,  # there are no refits of the added rows
         starts=starts,
         terminated=dataset.terminated & ~extended,
         final_observations=np.where(extended[:, None], filler, dataset.final_observations).astype(

@@ -13,11 +13,11 @@ from statewise.data.findings import Findings, LogWarning
 from statewise.data.rawlog import RawLog
 from statewise.data.threads import each
 
-CHUNK = 1 << 20  # rows moved at a time, so that little memory is needed beside the log's own
+CHUNK = 1 << 20  # rows moved at a time, which bounds the extra memory
 
 
 def build(raw: RawLog) -> tuple[Dataset | None, Findings]:
-    """Checks a raw log; the Dataset is None where there are faults."""
+    """Checks a raw log; the Dataset is None if there are faults."""
     ordered, layout, findings = check(raw)
     if layout is None or findings.faults:
         return None, findings
@@ -27,7 +27,7 @@ def build(raw: RawLog) -> tuple[Dataset | None, Findings]:
 
 
 def accept(dataset: Dataset | None, findings: Findings) -> Dataset:
-    """The Dataset; faults are raised, and the caller of the function that calls this is warned of the rest."""
+    """The Dataset; raises the faults, and warns the caller of the function that calls this of the rest."""
     findings.raise_faults()
     assert dataset is not None
     for finding in findings.warnings:
@@ -36,7 +36,7 @@ def accept(dataset: Dataset | None, findings: Findings) -> Dataset:
 
 
 def _dataset(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
-    """A Dataset from a log that passed every check, its rows in order of time; the log's matrices are used up."""
+    """A Dataset from a checked log, sorted by time; the log's matrices are overwritten."""
     rows, features = raw.observations.shape
     episodes = len(starts) - 1
     ended = np.full(episodes, raw.all_terminated)
@@ -65,7 +65,7 @@ def _dataset(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
                 column[done : done + len(part), j] = part
                 done += len(part)
 
-        each(compact, range(column.shape[1]))  # in place: a second copy of all observations would double the memory
+        each(compact, range(column.shape[1]))  # in place, since a copy of the observations would double the memory
         return column[: rows - len(final)]
 
     assert raw.action is not None
@@ -100,5 +100,5 @@ def _warn_of_actions(dataset: Dataset, column: str, findings: Findings) -> None:
             column,
             f"action{'s' if len(never) > 1 else ''} {', '.join(dataset.action_names[a] for a in never[:10])} "
             f"{'were' if len(never) > 1 else 'was'} never taken",
-            "Nothing can be learned about an action that the log does not hold",
+            "Nothing can be learned about an action that is not in the log",
         )

@@ -1,4 +1,4 @@
-"""The border: every check a log must pass before it becomes a Dataset. All faults are found, then told at once."""
+"""The border: every check that a log must pass to become a Dataset. All faults are collected and reported together."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from statewise.data.choices import (
     check_legal,
     check_propensities,
 )
-from statewise.data.findings import Findings, count, no_observations
+from statewise.data.findings import NOT_FINITE, Findings, no_observations, rows_that
 from statewise.data.order import Decisions, Layout, in_order_of_time
 from statewise.data.rawlog import RawLog
 from statewise.data.threads import each
 
-# Learning is done in single precision, which holds squares of numbers up to this.
+# Learning runs in single precision, where the squares of larger numbers overflow.
 LARGEST = 1e18
+TOO_LARGE = f"is beyond ±{LARGEST:g}"
 
 
 def check(raw: RawLog) -> tuple[RawLog, Layout | None, Findings]:
-    """Checks a log; returns it in order of time, its layout, and everything found."""
+    """Checks a log; returns it sorted by time, its layout (None if there are no rows), and all findings."""
     findings = Findings(raw.row_names)
     if len(raw) == 0:
-        findings.fault("log", "it has no rows", "Give a file with one row for each decision")
+        findings.fault("log", "there are no rows", "Give one row for each decision")
         return raw, None, findings
     missing = no_observations(raw.columns.observation_prefix)
     if raw.observations.shape[1] == 0 and missing.column not in raw.unreadable:
@@ -46,7 +47,7 @@ def check(raw: RawLog) -> tuple[RawLog, Layout | None, Findings]:
 
 
 def _check_widths(raw: RawLog, findings: Findings) -> None:
-    """Whole distributions, masks and the number of actions, where given, must agree."""
+    """Where given, distributions, masks and the number of actions must agree."""
     widths = {
         f"{raw.columns.distribution_prefix}*": None if raw.distribution is None else raw.distribution.shape[1],
         f"{raw.columns.legal_prefix}*": None if raw.legal is None else raw.legal.shape[1],
@@ -56,8 +57,8 @@ def _check_widths(raw: RawLog, findings: Findings) -> None:
         if width is not None and raw.action_count is not None and width != raw.action_count:
             findings.fault(
                 name,
-                f"there are {width} of them for {raw.action_count} actions",
-                "Give one column of each kind for every action",
+                f"there are {width} columns for {raw.action_count} actions",
+                "Give one column for every action",
             )
 
 
@@ -71,18 +72,17 @@ def _check_observations(raw: RawLog, layout: Layout, findings: Findings) -> None
             bad = np.flatnonzero(~np.isfinite(column))
             findings.fault(
                 name,
-                f"{count(bad)} no finite number",
-                "Fill or drop missing values before logging them; a policy cannot act on them",
+                rows_that(bad, *NOT_FINITE),
+                "Fill in or drop missing values; a policy cannot act on them",
                 layout.source_rows(bad),
             )
         elif max(-low, high) > LARGEST:
             bad = np.flatnonzero(np.abs(column) > LARGEST)
-            advice = "If that is a code for a missing value, fill it; otherwise measure in a larger unit"
-            findings.fault(name, f"{count(bad)} a number beyond {LARGEST:g}", advice, layout.source_rows(bad))
+            advice = "If this is a code for a missing value, fill it in; otherwise use a larger unit"
+            findings.fault(name, rows_that(bad, TOO_LARGE), advice, layout.source_rows(bad))
         elif low == high:
-            findings.warn(
-                name, f"it is {low:g} in every row", "A constant column tells nothing; drop it if it is a mistake"
-            )
+            advice = "A constant column carries no information; drop it if that is a mistake"
+            findings.warn(name, f"every row is {low:g}", advice)
 
 
 def _check_rewards(decisions: Decisions) -> None:
@@ -91,9 +91,9 @@ def _check_rewards(decisions: Decisions) -> None:
         return
     reward = decisions.of(raw.reward)
     advice = "Write 0 where a decision earned nothing"
-    decisions.fault(raw.columns.reward, ~np.isfinite(reward), "no finite number", advice)
+    decisions.fault(raw.columns.reward, ~np.isfinite(reward), *NOT_FINITE, advice)
     large = np.isfinite(reward) & (np.abs(reward) > LARGEST)
-    decisions.fault(raw.columns.reward, large, f"a number beyond {LARGEST:g}", "Count rewards in a larger unit")
+    decisions.fault(raw.columns.reward, large, TOO_LARGE, None, "Use a larger unit")
 
 
 def _check_ends(decisions: Decisions) -> None:
@@ -109,7 +109,11 @@ def _check_ends(decisions: Decisions) -> None:
         if len(middle):
             findings.fault(
                 name,
-                f"{count(middle)} true before the episode's last decision",
+                rows_that(
+                    middle,
+                    "is true before the last decision of its episode",
+                    "are true before the last decision of their episode",
+                ),
                 "Start a new episode after the row that ends one",
                 layout.source_rows(middle),
             )
@@ -117,7 +121,7 @@ def _check_ends(decisions: Decisions) -> None:
         if len(empty):
             findings.warn(
                 name,
-                f"{count(empty)} nothing where an episode ends, which is taken as false",
+                rows_that(empty, "is empty where an episode ends, which counts as false"),
                 "Write true where the world ended an episode, false where it was cut off",
                 layout.source_rows(empty),
             )
@@ -125,7 +129,7 @@ def _check_ends(decisions: Decisions) -> None:
         findings.warn(
             raw.columns.episode,
             "there is a single episode",
-            "Nothing can be held out; intervals over episodes need many",
+            "Nothing can be held out, and intervals need many episodes",
         )
 
 
@@ -138,7 +142,7 @@ def _check_units(raw: RawLog, layout: Layout, findings: Findings) -> None:
     if len(rows):
         findings.fault(
             raw.columns.unit,
-            f"{count(rows)} another unit than the row before in the same episode",
+            rows_that(rows, "has a different unit from the row before it in the same episode"),
             "An episode belongs to one unit (patient, student, user)",
             layout.source_rows(rows),
         )

@@ -1,4 +1,4 @@
-"""Which columns of a frame hold what, by name; a column that is needed and missing is a fault."""
+"""Finds the columns of a frame by their names; a required column that is missing is a fault."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Propensity = Literal["logged", "estimate"]
 Ends = Literal["terminated", "truncated"]
 
 OPTIONAL = ("step", "propensity", "terminated", "truncated", "unit")
-LATER = ("action", "reward", "propensity", "terminated", "truncated")  # what no one knows before the decision
+LATER = ("action", "reward", "propensity", "terminated", "truncated")  # unknown before the decision
 
 
 @dataclass(frozen=True)
 class Families:
-    """The columns that come in families, by what they hold."""
+    """The columns of which there are several, by what they hold."""
 
     observations: list[str]
     distribution: list[str]
@@ -33,34 +33,34 @@ class Families:
 def find_columns(
     frame: pl.DataFrame, columns: Columns, propensity: Propensity, ends: Ends | None, findings: Findings
 ) -> Families:
-    """Finds every family of columns, and that the single ones are there which the log cannot do without."""
+    """Finds every family of columns, and requires the single columns that no log can do without."""
     finder = _Finder(frame, columns, findings)
-    found = Families(
+    families = Families(
         observations=finder.observations(),
         distribution=finder.family(columns.distribution_prefix, "propensity"),
         legal=finder.family(columns.legal_prefix, "legal-action"),
         target=finder.targets(),
     )
     if propensity == "estimate":
-        found = finder.set_aside(found)
+        families = finder.set_aside(families)
     needed = {columns.episode, columns.action, columns.reward}
-    if propensity == "logged" and not found.distribution:
+    if propensity == "logged" and not families.distribution:
         needed.add(columns.propensity)
     if ends is None:
         needed.add(columns.terminated)
     usual = Columns()
-    # a name that was given must exist; a usual one may be absent
+    # an optional column may be absent, unless the caller named it
     needed |= {getattr(columns, name) for name in OPTIONAL if getattr(columns, name) != getattr(usual, name)}
     finder.require(needed)
-    return found
+    return families
 
 
 class _Finder:
-    """Looks for columns by name; what is missing becomes a fault."""
+    """Looks for columns by name; a missing one becomes a fault."""
 
     def __init__(self, frame: pl.DataFrame, columns: Columns, findings: Findings):
         self.frame, self.columns, self.findings = frame, columns, findings
-        self.listed = False  # whether the reader was told the log's columns
+        self.listed = False  # whether a message has listed the log's columns
 
     def require(self, names: Iterable[str]) -> None:
         for name in sorted(set(names) - set(self.frame.columns)):
@@ -70,43 +70,43 @@ class _Finder:
         if self.listed:
             return ""
         self.listed = True
-        names = self.frame.columns
-        return f"The log has {', '.join(names[:12])}{f' and {len(names) - 12} more' if len(names) > 12 else ''}. "
+        names, more = self.frame.columns[:12], len(self.frame.columns) - 12
+        return f"The log's columns are {', '.join(names)}{f' and {more} more' if more > 0 else ''}. "
 
     def _missing_advice(self, name: str) -> str:
         by_lower = {other.lower().strip(): other for other in self.frame.columns}
         near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
         advice = f"Did you mean '{by_lower[near[0]]}'? " if near else self._columns_once()
         if name == self.columns.propensity:
-            return advice + "Where probabilities were not logged they can be estimated: `propensity='estimate'`"
+            return advice + "If probabilities were not logged, estimate them: `propensity='estimate'`"
         if name == self.columns.terminated:
-            return advice + (
-                "If every episode ended by itself, say `ends='terminated'`; if it was only cut off, `ends='truncated'`"
+            return (
+                advice + "If all episodes ended by themselves, use `ends='terminated'`; if cut off, `ends='truncated'`"
             )
         role = next((role for role in NAMED if getattr(self.columns, role) == name), None)
         if role is None:
             return advice + "Check `Columns(observations=...)`"
-        return advice + f"Rename the column, or say what it is called: `Columns({role}=...)`"
+        return advice + f"Rename the column, or give its name: `Columns({role}=...)`"
 
     def observations(self) -> list[str]:
         if self.columns.observations is None:
             prefix = self.columns.observation_prefix
-            found = [name for name in self.frame.columns if name.startswith(prefix)]
-            if not found and self.frame.columns:
+            names = [name for name in self.frame.columns if name.startswith(prefix)]
+            if not names and self.frame.columns:
                 self.findings.items.append(no_observations(prefix, self._numeric_columns()))
-            return found
+            return names
         wanted = [name for name in self.columns.observations if name]
         self.require(wanted)
         for name in sorted({name for name in wanted if wanted.count(name) > 1}):
-            self.findings.fault(name, "it is listed twice", "Check `Columns(observations=...)`")
+            self.findings.fault(name, "it is listed twice", "List it once in `Columns(observations=...)`")
         for name in sorted({getattr(self.columns, role) for role in LATER} & set(wanted)):
             self.findings.fault(
-                name, "it is not known before the decision", "Take it out of `Columns(observations=...)`"
+                name, "it is not known before the decision", "Remove it from `Columns(observations=...)`"
             )
         return [name for name in dict.fromkeys(wanted) if name in self.frame.columns]
 
     def _numeric_columns(self) -> tuple[str, ...]:
-        """Which columns could be the state: those of numbers that are nothing else."""
+        """Columns that could describe the state: those of numbers that have no other role."""
         other = {getattr(self.columns, name) for name in NAMED}
         families = (
             self.columns.distribution_prefix,
@@ -121,7 +121,7 @@ class _Finder:
         return tuple(names[:12])
 
     def family(self, prefix: str, what: str) -> list[str]:
-        """Columns `prefix0 … prefixK`; a hole in the numbering is a fault."""
+        """Columns `prefix0 … prefixK`; a gap in the numbers is a fault."""
         ends = [name.removeprefix(prefix) for name in self.frame.columns if name.startswith(prefix)]
         numbers = {int(end) for end in ends if re.fullmatch(r"0|[1-9][0-9]{0,8}", end)}
         absent = next((a for a in range(len(numbers)) if a not in numbers), None)
@@ -131,20 +131,20 @@ class _Finder:
         return []
 
     def targets(self) -> list[str]:
-        """Columns of a policy's probabilities, where they are asked for."""
+        """Columns of a policy's probabilities, if they are asked for."""
         prefix = self.columns.target_prefix
         if prefix is None:
             return []
-        found = self.family(prefix, "target-probability")
-        if not found and not self.findings.faults:
-            advice = "Give the policy's probability of every action, one column each"
+        names = self.family(prefix, "target-probability")
+        if not names and not self.findings.faults:
+            advice = "Give one column for each action, with the probability that the policy takes it"
             self.findings.fault(f"{prefix}0", "there is no such column", advice)
-        return found
+        return names
 
-    def set_aside(self, found: Families) -> Families:
-        """Estimated propensities take the place of logged ones, and that is said."""
-        logged = [name for name in (self.columns.propensity, *found.distribution) if name in self.frame.columns]
+    def set_aside(self, families: Families) -> Families:
+        """Without the logged distributions, and with a warning, where estimates are to replace them."""
+        logged = [name for name in (self.columns.propensity, *families.distribution) if name in self.frame.columns]
         if logged:
-            advice = "Leave `propensity='estimate'` out to use what was logged"
-            self.findings.warn(logged[0], "logged probabilities are set aside for estimated ones", advice)
-        return replace(found, distribution=[])
+            advice = "Leave out `propensity='estimate'` to use the logged ones"
+            self.findings.warn(logged[0], "logged probabilities are ignored, since estimates were asked for", advice)
+        return replace(families, distribution=[])

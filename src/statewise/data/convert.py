@@ -1,4 +1,4 @@
-"""Columns of a frame → arrays: numbers, words for actions, true and false. What cannot be turned is a fault."""
+"""Columns of a frame → arrays: numbers, actions given as words, true and false. What cannot be converted is a fault."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from statewise.data.findings import Findings
 from statewise.data.rawlog import Columns
 
 TRUE, FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
-WORDS = "Write numbers only; for words, a column of 0 and 1 for each of them"
-FEW_WORDS = 10  # more actions than these are taken for free text where they seldom come twice
+NUMBERS = "Use numbers only; replace words by one column of 0 and 1 for each word"
+FEW_WORDS = 10  # more different words than this are taken for free text if most of them are used once
 
 
 class Converter:
-    """Turns columns into arrays; `unreadable` are those that got a fault, and hold nothing worth checking."""
+    """Converts columns to arrays; those in `unreadable` have a fault, so that their values are not checked."""
 
     def __init__(self, frame: pl.DataFrame, columns: Columns, findings: Findings, shared: bool):
         self.frame, self.columns, self.findings, self.shared = frame, columns, findings, shared
         self.unreadable: set[str] = set()
 
     def episodes(self) -> tuple[np.ndarray, np.ndarray]:
-        ids = self._named(self.columns.episode, "some rows belong to no episode", "Give each row its episode")
+        ids = self._named(self.columns.episode, "some rows have no episode", "Give every row an episode")
         names = ids.unique(maintain_order=True)
         runs = ids.rle_id()
         if runs[-1] + 1 == len(names):
@@ -36,22 +36,21 @@ class Converter:
         name = self.columns.unit
         if name not in self.frame.columns:
             return None
-        return self._named(name, "some rows belong to no unit", "Give each row its unit").to_numpy()
+        return self._named(name, "some rows have no unit", "Give every row a unit").to_numpy()
 
-    def _named(self, name: str, found: str, advice: str) -> pl.Series:
+    def _named(self, name: str, problem: str, advice: str) -> pl.Series:
         series = self.frame[name]
         if series.dtype.is_float():
             series = series.fill_nan(None)
         if series.null_count():
-            self.findings.fault(name, found, advice, np.flatnonzero(series.is_null().to_numpy()))
-            self.unreadable.add(name)
-        # what is neither number nor text is named by how it is written
+            self._fault(name, problem, np.flatnonzero(series.is_null().to_numpy()), advice)
+        # dates and the like are known by their text
         return series if _plain(series) else series.cast(pl.String)
 
     def actions(
         self, known: int | tuple[str, ...] | None, family: str | None
     ) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
-        """Numbers as they are; words by their place among those `known`, or else in alphabetical order."""
+        """Numbers as they are; words by their place in `known`, or else in alphabetical order."""
         column = self.columns.action
         series = self.frame[column] if column in self.frame.columns else pl.Series(column, [], pl.Int64)
         if series.dtype not in (pl.String, pl.Categorical, pl.Enum):
@@ -59,7 +58,7 @@ class Converter:
         text = series.cast(pl.String).str.strip_chars()
         words = sorted(word for word in text.unique().to_list() if word)
         if not words or any(number is not None for number in pl.Series(words).cast(pl.Float64, strict=False)):
-            return self.optional_number(column, advice="Write numbers only, or words only"), None
+            return self.optional_number(column, advice="Use numbers only, or words only"), None
         names = known if isinstance(known, tuple) else tuple(words)
         self._check_words(words, names, known, family)
         codes = text.replace_strict(list(names), list(range(len(names))), default=None, return_dtype=pl.Float64)
@@ -69,29 +68,28 @@ class Converter:
         self, words: list[str], names: tuple[str, ...], known: int | tuple[str, ...] | None, family: str | None
     ) -> None:
         column = self.columns.action
-        strange = [word for word in words if word not in names]
+        unknown = [word for word in words if word not in names]
         by_lower = {word.lower(): word for word in words}
         alike = [word for word in words if by_lower[word.lower()] != word]
-        if strange:
+        if unknown:
             advice = f"The actions are {', '.join(names[:8])}{', …' if len(names) > 8 else ''}"
-            self._unread(column, f"it holds '{strange[0]}', which is none of the actions", None, advice)
+            self._fault(column, f"'{unknown[0]}' is not one of the actions", None, advice)
         elif len(words) > max(FEW_WORDS, self.frame.height // 2):
-            advice = "One word for each kind of action; names or free text are no actions"
-            self._unread(column, f"it holds {len(words):,} different words", None, advice)
+            advice = "Use one word for each kind of action; names and free text are not actions"
+            self._fault(column, f"there are {len(words):,} different words", None, advice)
         elif not isinstance(known, tuple) and (family is not None or known not in (None, len(words))):
-            told = f"{family}, … stand in the order of numbers" if family else f"there should be {known} actions"
-            advice = f"Say their names in that order, such as `actions={tuple(words[:8])}`"
-            self._unread(column, f"it holds {len(words)} words such as '{words[0]}', but {told}", None, advice)
+            expected = f"{family}, … number the actions" if family else f"{known} actions were expected"
+            advice = f"Give all names in the order of the numbers, for example `actions={tuple(words[:8])}`"
+            self._fault(column, f"there are {len(words)} words such as '{words[0]}', but {expected}", None, advice)
         elif alike:
             other = by_lower[alike[0].lower()]
-            self.findings.warn(
-                column, f"'{alike[0]}' and '{other}' count as two actions", "Write one of them, if not so"
-            )
+            advice = "Use one spelling if they are the same"
+            self.findings.warn(column, f"'{alike[0]}' and '{other}' count as two actions", advice)
 
-    def number(self, name: str, advice: str = WORDS) -> np.ndarray:
+    def number(self, name: str, advice: str = NUMBERS) -> np.ndarray:
         series = self.frame[name]
         if series.dtype.is_temporal() or series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Object):
-            self._unread(name, f"it holds {series.dtype}, not numbers", np.arange(len(series)), advice)
+            self._fault(name, f"expected numbers, got {series.dtype}", np.arange(len(series)), advice)
             return np.full(len(series), np.nan)
         if _plain(series):
             return series.to_numpy(writable=self.shared)
@@ -101,21 +99,21 @@ class Converter:
         numbers = text.cast(pl.Float64, strict=False)
         bad = np.flatnonzero((numbers.is_null() & text.is_not_null()).to_numpy())
         if len(bad):
-            self._unread(name, f"it holds text such as '{series[int(bad[0])]}'", bad, advice)
+            self._fault(name, f"expected numbers, got text such as '{series[int(bad[0])]}'", bad, advice)
         return numbers.to_numpy()
 
-    def _unread(self, name: str, found: str, rows: np.ndarray | None, advice: str) -> None:
+    def _fault(self, name: str, problem: str, rows: np.ndarray | None, advice: str) -> None:
         self.unreadable.add(name)
-        self.findings.fault(name, found, advice, rows)
+        self.findings.fault(name, problem, advice, rows)
 
-    def optional_number(self, name: str, kind: Any = None, advice: str = WORDS) -> np.ndarray | None:
+    def optional_number(self, name: str, kind: Any = None, advice: str = NUMBERS) -> np.ndarray | None:
         if name not in self.frame.columns:
             return None
         numbers = self.number(name, advice)
         return numbers if kind is None else numbers.astype(kind, copy=False)
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:
-        """The columns side by side, each contiguous: float32 where all are, float64 otherwise."""
+        """The columns side by side, each contiguous: float32 if all of them are, float64 otherwise."""
         kinds = {self.frame[name].dtype for name in names}
         if kinds in ({pl.Float32}, {pl.Float64}):
             return self.frame.select(names).to_numpy(order="fortran", writable=True)
@@ -125,7 +123,7 @@ class Converter:
         return out
 
     def truth(self, name: str) -> np.ndarray:
-        """1 for true, 0 for false, −1 where nothing is written."""
+        """1 for true, 0 for false, −1 for an empty cell."""
         series = self.frame[name]
         if series.dtype == pl.Boolean:
             return series.cast(pl.Int8).fill_null(-1).to_numpy()
@@ -134,9 +132,8 @@ class Converter:
         known = empty | text.is_in([*TRUE, *FALSE])
         bad = np.flatnonzero((~known).to_numpy())
         if len(bad):
-            found = f"it holds '{series[int(bad[0])]}'"
-            self.unreadable.add(name)
-            self.findings.fault(name, found, "Write true or false, or 1 or 0", bad)
+            problem = f"expected true or false, got '{series[int(bad[0])]}'"
+            self._fault(name, problem, bad, "Write true or false, or 1 or 0")
         return np.where(empty.to_numpy(), -1, text.is_in(TRUE).fill_null(False).to_numpy()).astype(np.int8)
 
     def optional_truth(self, name: str) -> np.ndarray | None:
@@ -144,6 +141,6 @@ class Converter:
 
 
 def _plain(series: pl.Series) -> bool:
-    """Numbers that NumPy has arrays for."""
+    """Whether NumPy has arrays of this type of number."""
     dtype = series.dtype
     return dtype.is_numeric() and not dtype.is_decimal() and dtype not in (pl.Int128, pl.UInt128)

@@ -1,4 +1,4 @@
-"""`Dataset`: the one type that travels once a log has passed the border."""
+"""`Dataset`: the one type that a log is passed around as, once it is checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EPISODE_COLUMNS = ("terminated", "final_observations", "episode_ids", "units")
 
 @runtime_checkable
 class EstimatedPropensities(Protocol):
-    """What a log carries whose propensities were not logged; `propensities.estimated.Estimated` is the one there is."""
+    """What a Dataset carries if its propensities were estimated: `propensities.estimated.Estimated`."""
 
     @property
     def calibration(self) -> Any: ...
@@ -32,10 +32,10 @@ class EstimatedPropensities(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Ragged episodes of logged decisions, checked and immutable.
+    """Episodes of logged decisions, of any lengths, checked and immutable.
 
-    Row i is one decision: in state `observations[i]` action `actions[i]` was taken with probability
-    `propensities[i]` and earned `rewards[i]`. Episode e owns rows `starts[e]` to `starts[e + 1]`.
+    Row i is one decision: in state `observations[i]`, action `actions[i]` was taken with probability `propensities[i]`
+    and earned `rewards[i]`. Episode e has the rows from `starts[e]` up to `starts[e + 1]`.
 
     >>> import statewise as sw
     >>> data = sw.Dataset.from_episodes(
@@ -48,20 +48,20 @@ class Dataset:
     observations: Float[np.ndarray, "steps features"]
     actions: Int[np.ndarray, " steps"]
     rewards: Float[np.ndarray, " steps"]
-    propensities: Float[np.ndarray, " steps"] | None  # None: not logged, to be estimated
+    propensities: Float[np.ndarray, " steps"] | None  # None: not logged
     starts: Int[np.ndarray, " episodes_and_one"]
-    terminated: Bool[np.ndarray, " episodes"]  # the world ended it; otherwise it was cut off (truncated)
-    final_observations: Float[np.ndarray, "episodes features"]  # NaN where the log does not hold it
+    terminated: Bool[np.ndarray, " episodes"]  # the world ended it; if not, it was cut off (truncated)
+    final_observations: Float[np.ndarray, "episodes features"]  # NaN if not logged
     action_count: int
     observation_names: tuple[str, ...]
     episode_ids: np.ndarray
     distributions: Float[np.ndarray, "steps actions"] | None = None
     legal: Bool[np.ndarray, "steps actions"] | None = None
     units: np.ndarray | None = None
-    targets: Float[np.ndarray, "steps actions"] | None = None  # π(·|s) of a policy whose decisions came with the log
-    live: Bool[np.ndarray, " steps"] | None = None  # False on rows that augmentation added; None: all are live
-    action_names: tuple[str, ...] = ()  # () becomes "0", "1", …: what the log calls them
-    estimated: EstimatedPropensities | None = None  # None: propensities were logged, or there are none
+    targets: Float[np.ndarray, "steps actions"] | None = None  # π(·|s) of a policy to be evaluated, from the log
+    live: Bool[np.ndarray, " steps"] | None = None  # False on rows added by augmentation; None: all are live
+    action_names: tuple[str, ...] = ()  # the log's names for them; () becomes "0", "1", …
+    estimated: EstimatedPropensities | None = None  # None: the propensities were logged, or there are none
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "action_names", self.action_names or numbered(self.action_count))
@@ -70,7 +70,9 @@ class Dataset:
             if isinstance(value, np.ndarray):
                 object.__setattr__(self, field.name, _frozen(value))
         if self.estimated is not None and not self.estimated.describes(self):
-            raise ValueError("actions and propensities are not the estimated ones; replace them with estimated=None")
+            raise ValueError(
+                "actions or propensities differ from the estimated ones; set estimated=None along with them"
+            )
 
     # Making one
 
@@ -89,10 +91,10 @@ class Dataset:
         observation_names: Sequence[str] | None = None,
         action_count: int | None = None,
     ) -> Dataset:
-        """From one array an episode. Observations may have one more row than actions: the final state.
+        """From one array per episode. Observations may have one more row than actions: the final state.
 
-        `propensities` (of the taken actions) or `distributions` (over all actions) must be given, one at least.
-        Warns with `LogWarning` of what is only suspicious, as `statewise.load` does.
+        Give `propensities` (of the actions taken), `distributions` (over all actions) or both. Warns with `LogWarning`
+        of what is merely suspicious, as `statewise.load` does.
         """
         from statewise.data.build import accept, build
         from statewise.data.episodes import raw_from_episodes
@@ -112,15 +114,15 @@ class Dataset:
         return accept(*build(raw))
 
     def save(self, path: str | Path) -> None:
-        """Writes the log in the format of the path's ending: Parquet, CSV, or one that you added to `data.formats`.
+        """Writes the log in the format of the path's ending: Parquet, CSV, or one added to `statewise.data.formats`.
 
-        `statewise.load` reads Parquet back equal; CSV too, but for single precision, which text does not tell.
+        `statewise.load` gives an equal log back; from CSV, numbers in single precision come back in double.
         """
         from statewise.data.table import save
 
         save(self, path)
 
-    # Looking at it
+    # Reading one
 
     @property
     def episodes(self) -> int:
@@ -128,7 +130,7 @@ class Dataset:
 
     @property
     def has_action_words(self) -> bool:
-        """Whether the log calls its actions by words."""
+        """Whether the log gives its actions as words."""
         return self.action_names != numbered(self.action_count)
 
     @property
@@ -150,7 +152,7 @@ class Dataset:
 
     @cached_property
     def groups(self) -> Int[np.ndarray, " episodes"]:
-        """Which whole each episode belongs to, numbered from 0: its unit where there are units, else itself."""
+        """What each episode must not be separated from, numbered from 0: its unit if there are units, else itself."""
         if self.units is None:
             return _frozen(np.arange(self.episodes))
         return _frozen(np.unique(self.units, return_inverse=True)[1])
@@ -161,9 +163,9 @@ class Dataset:
 
     @cached_property
     def refits(self) -> tuple[Dataset, ...]:
-        """The log with propensities fitted anew to resampled episodes (or units); none where they were logged.
+        """The log with propensities refitted to resamples of its episodes (or units); () if they were logged.
 
-        How much an estimate differs between them is what not knowing the propensities adds to its uncertainty.
+        The variance of an estimate between them is what not knowing the propensities adds to its own.
         """
         return () if self.estimated is None else self.estimated.refits(self)
 
@@ -181,15 +183,15 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all that the log says, for manifests."""
+        """A hash of everything in the log."""
         from statewise.data.fingerprint import fingerprint
 
         return fingerprint(self)
 
-    # Parts of it
+    # Taking parts
 
     def take(self, episodes: Int[np.ndarray, " chosen"] | Bool[np.ndarray, " episodes"]) -> Dataset:
-        """The chosen episodes, by number in any order, also repeatedly, or by a mask."""
+        """The chosen episodes: by number, in any order and possibly repeated, or by a mask."""
         episodes = np.asarray(episodes)
         episodes = np.flatnonzero(episodes) if episodes.dtype == bool else episodes.astype(np.int64)
         lengths = self.lengths[episodes]
@@ -202,12 +204,12 @@ class Dataset:
         return replace(self, starts=starts, estimated=estimated, **parts)
 
     def split(self, *fractions: float, seed: int = 0) -> tuple[Dataset, ...]:
-        """Splits by whole units where there are units, by whole episodes otherwise; the last part is the rest.
+        """Splits at random by whole units if there are units, otherwise by whole episodes; the last part is the rest.
 
         `train, held_out = data.split(0.7, seed=0)`; `a, b, c = data.split(0.5, 0.25)`.
         """
         if not fractions or min(fractions) <= 0 or sum(fractions) >= 1:
-            raise ValueError(f"split needs fractions above 0 that sum to less than 1, not {fractions}")
+            raise ValueError(f"split needs fractions above 0 that sum to less than 1, got {fractions}")
         groups = int(self.groups.max()) + 1
         if groups < len(fractions) + 1:
             kind = "episodes" if self.units is None else "units"
@@ -216,19 +218,19 @@ class Dataset:
             )
         shuffled = np.random.default_rng(seed).permutation(groups)
         edges = np.rint(np.cumsum(fractions) * groups).astype(int)
-        # every part gets one group at least
+        # every part gets at least one group
         edges = np.clip(edges, np.arange(1, len(edges) + 1), groups - np.arange(len(edges), 0, -1))
         parts = np.split(shuffled, edges)
         return tuple(self.take(np.flatnonzero(np.isin(self.groups, part))) for part in parts)
 
 
 def numbered(count: int) -> tuple[str, ...]:
-    """What actions are called that have no other name."""
+    """The names of actions that have no others."""
     return tuple(str(action) for action in range(count))
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
-    """Read-only for good where the array is its own; a read-only view where it is part of another."""
+    """The array made read-only, or a read-only view if it is part of another."""
     if array.base is not None:
         array = array.view()
     array.flags.writeable = False

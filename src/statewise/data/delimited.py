@@ -1,4 +1,4 @@
-"""Text separated by commas, semicolons or tabs, as any spreadsheet exports it."""
+"""Text separated by commas, semicolons or tabs, as spreadsheets export it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from statewise.data.frame import Opened, named_once
 from statewise.data.rawlog import Columns
 
 EMPTY = ["", "NA", "N/A", "null", "NULL"]
-NOT_UTF8 = "its letters are not written in UTF-8 (spreadsheets call other ways Unicode text, UTF-16 or ANSI)"
+NOT_UTF8 = "the text is not encoded in UTF-8 (spreadsheets call other encodings Unicode text, UTF-16 or ANSI)"
 
 
 def read(path: Path, columns: Columns, findings: Findings) -> Opened | None:
-    """The table; an empty file and letters in another encoding are faults."""
+    """The table; an empty file and another encoding are faults."""
     try:
         return _read(path, columns, findings)
     except pl.exceptions.NoDataError:
-        findings.fault(str(path), "the file is empty", "Give a file with one row for each decision")
+        findings.fault(str(path), "the file is empty", "Give one row for each decision")
     except (UnicodeError, pl.exceptions.PolarsError) as error:
         if not isinstance(error, UnicodeError) and "utf-8" not in str(error).lower():
             raise
@@ -37,7 +37,7 @@ def write(frame: pl.DataFrame, path: Path, metadata: Mapping[str, str]) -> None:
 
 
 def _read(path: Path, columns: Columns, findings: Findings) -> Opened | None:
-    """Reads comma, semicolon (with decimal commas, as European spreadsheets export) or tab separated text."""
+    """Reads text separated by commas, tabs or, with decimal commas, semicolons, as European spreadsheets export it."""
     with path.open("rb") as file:
         first = file.readline()
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in first:
@@ -48,7 +48,7 @@ def _read(path: Path, columns: Columns, findings: Findings) -> Opened | None:
     names = [name.strip() for name in written]
     if not named_once(names, findings):
         return None
-    columns = columns.found_in(names)
+    columns = columns.as_spelt_in(names)
     named = (columns.episode, columns.unit)
     frame = pl.read_csv(
         path,
@@ -56,7 +56,7 @@ def _read(path: Path, columns: Columns, findings: Findings) -> Opened | None:
         decimal_comma=separator == ";",
         null_values=EMPTY,
         infer_schema_length=None,
-        # what names an episode or a unit may look like a number: 007 and 7 are two patients
+        # names of episodes and units may look like numbers: 007 and 7 are two patients
         schema_overrides={raw: pl.String for raw, name in zip(written, names, strict=True) if name in named},
     )
     frame.columns = names
@@ -64,7 +64,7 @@ def _read(path: Path, columns: Columns, findings: Findings) -> Opened | None:
         pl.col(name).str.count_matches("\n").fill_null(0) for name, kind in frame.schema.items() if kind == pl.String
     ]
     within = frame.select(pl.sum_horizontal(text)).to_series().to_numpy() if text else np.zeros(frame.height, int)
-    place = np.arange(frame.height) + np.cumsum(within) - within  # quoted text may go on over several lines
+    place = np.arange(frame.height) + np.cumsum(within) - within  # quoted text may span several lines
     blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series().to_numpy()
     kept = np.flatnonzero(~blank)
     frame = frame if len(kept) == len(blank) else frame[kept]
@@ -75,7 +75,7 @@ def _read(path: Path, columns: Columns, findings: Findings) -> Opened | None:
 
 
 def _as_written(names: pl.Series) -> pl.Series:
-    """Whole numbers where every name is one as a number is written; text otherwise."""
+    """Whole numbers if every name is written as one; text otherwise."""
     numbers = names.cast(pl.Int64, strict=False)
     same = (numbers.cast(pl.String) == names).fill_null(False) | names.is_null()
     return numbers if same.all() else names

@@ -14,11 +14,11 @@ from statewise.data.sampling import RowSampler, random_below, row_sampler
 class Rows(eqx.Module):
     """Decisions in a batch of any shape.
 
-    `onward` is 1 where the next state's value counts: not after a terminal step, nor into padding. `usable` is 0 where
-    an episode was cut off and the state it was cut off in is not logged: nothing is known of what followed.
+    `onward` is 1 where the value of the next state counts: not after a terminal step, nor on the way into padding.
+    `usable` is 0 where an episode was cut off in a state that was not logged: nothing is known of what followed.
     """
 
-    index: Int[Array, "*batch"]  # which row of the log
+    index: Int[Array, "*batch"]  # the row of the log
     state: Float[Array, "*batch features"]
     next_state: Float[Array, "*batch features"]
     action: Int[Array, "*batch"]
@@ -27,16 +27,16 @@ class Rows(eqx.Module):
     onward: Float[Array, "*batch"]
     usable: Float[Array, "*batch"]
     live: Float[Array, "*batch"]
-    last: Float[Array, "*batch"]  # 1 on an episode's last decision …
-    terminated: Float[Array, "*batch"]  # … where the world ended it
-    legal: Bool[Array, "*batch actions"] | None  # None: every action is legal in every state
+    last: Float[Array, "*batch"]  # 1 on the last decision of an episode …
+    terminated: Float[Array, "*batch"]  # … that the world ended
+    legal: Bool[Array, "*batch actions"] | None  # None: all actions are legal in all states
 
 
 SCALARS = ("action", "reward", "propensity", "onward", "usable", "live", "last", "terminated")
 
 
 class RowTable(eqx.Module):
-    """All rows side by side in one matrix, so that drawing a mini-batch is one gather of whole lines."""
+    """All rows in one matrix, so that drawing a mini-batch is a single gather."""
 
     table: Float[Array, "steps width"]
     features: int = eqx.field(static=True)
@@ -64,17 +64,17 @@ class DeviceLog(eqx.Module):
     starts: Int[Array, " episodes"]  # the first row of each episode
     lengths: Int[Array, " episodes"]
     terminal: Int[Array, " terminated"]  # the last rows of the episodes that the world ended …
-    ended: Int[Array, ""]  # … which are so many: in a stack of logs, shorter ones are filled up
+    ended: Int[Array, ""]  # … and their number: in a stack of logs, the shorter ones are filled up
     discount: Float[Array, ""]
-    value_bounds: Float[Array, "2"]  # what rewards such as the log's can come to, at the least and at the most
-    value_discount: Float[Array, ""]  # what values bootstrap with: the discount, or less where that is 1
-    scale: Float[Array, ""]  # of the values that returns take in the log; 1 leaves rewards as they are
-    first_share: Float[Array, ""]  # P(t = −1) where t = −1, 0, 1, … is drawn with probability ∝ γᵗ⁺¹
+    value_bounds: Float[Array, "2"]  # the least and the greatest return of rewards like the log's
+    value_discount: Float[Array, ""]  # what values bootstrap with: the discount, or less if that is 1
+    scale: Float[Array, ""]  # of the log's returns; 1 leaves rewards as they are
+    first_share: Float[Array, ""]  # P(t = −1) if t = −1, 0, 1, … is drawn with probability ∝ γᵗ⁺¹
     horizon: int = eqx.field(static=True)
-    mean_length: float = eqx.field(static=True)  # of the episodes: how many of them hold so and so many rows
+    mean_length: float = eqx.field(static=True)  # of episodes, by which a number of rows becomes a number of episodes
 
     def draw(self, key: Key[Array, ""], count: int, discounted: bool = False) -> Rows:
-        """Single decisions, uniformly or by d̂_γ."""
+        """Single decisions, drawn uniformly or from d̂_γ."""
         sampler = self.discounted if discounted else self.uniform
         return self.rows.take(sampler.draw(key, count))
 
@@ -92,16 +92,16 @@ class DeviceLog(eqx.Module):
         return self.rows.take(self.terminal[which]).next_state
 
     def renewed(self, key: Key[Array, ""], rows: Rows) -> Float[Array, "count features"]:
-        """Next states on the renewal chain: each episode's end leads to a fresh initial state.
+        """Next states on the renewal chain, where the end of an episode leads to a fresh initial state.
 
-        The chain's stationary ratio is the ratio of expected visits per episode, Σₜ P(sₜ=s|π) / Σₜ P(sₜ=s|μ), up to
-        its scale: what the gradient of an episodic return needs.
+        The chain's stationary ratio is, up to scale, the ratio of expected visits per episode,
+        Σₜ P(sₜ=s|π) / Σₜ P(sₜ=s|μ): what the gradient of an episodic return needs.
         """
         fresh = self.draw_initial(key, rows.last.shape[0])
         return jnp.where(rows.last[:, None] > 0, fresh, rows.next_state)
 
     def draw_episodes(self, key: Key[Array, ""], count: int) -> tuple[Rows, Bool[Array, "count horizon"]]:
-        """Whole episodes, filled up to the horizon by repeating their last row, and which entries are real."""
+        """Whole episodes, filled up to the horizon with their last row, and which entries are real."""
         episode = random_below(key, count, self.starts.shape[0])
         time = jnp.arange(self.horizon)[None, :]
         length = self.lengths[episode][:, None]
@@ -115,10 +115,10 @@ def device_log(
     value_discount: float | None = None,
     propensities: bool = True,
 ) -> DeviceLog:
-    """Puts a Dataset, its observations scaled, on the device.
+    """Puts a Dataset, with its observations scaled, on the device.
 
-    `value_discount` is what values bootstrap with, None for the discount itself; without `propensities`, the log is for
-    a learner that reads none.
+    `value_discount` is what values bootstrap with, by default the discount; `propensities=False` is for learners that
+    need none.
     """
     later = discount * float(np.sum(float(discount) ** dataset.time))
     terminal = (dataset.starts[1:] - 1)[dataset.terminated & dataset.has_final_observation]
@@ -141,7 +141,7 @@ def device_log(
 
 
 def value_bounds(dataset: Dataset, discount: float) -> Float[Array, "2"]:
-    """Σₜ γᵗ r of the least and of the greatest logged reward for ever, or of 0 where an end is better or worse."""
+    """Σₜ γᵗ r of the least and of the greatest logged reward for ever, or 0 where ending is worse or better."""
     extremes = np.array([min(dataset.rewards.min(), 0.0), max(dataset.rewards.max(), 0.0)])
     with np.errstate(divide="ignore", invalid="ignore"):
         bounds = np.where(extremes == 0, 0.0, extremes / (1 - discount))
@@ -149,7 +149,7 @@ def value_bounds(dataset: Dataset, discount: float) -> Float[Array, "2"]:
 
 
 def row_table(dataset: Dataset, propensities: bool = True) -> RowTable:
-    """Every decision as one line: state, next state, scalars, legal mask; propensities that none reads are NaN."""
+    """Every decision as one line: state, next state, scalars, legal mask; propensities that are not needed are NaN."""
     steps, last = len(dataset), dataset.starts[1:] - 1
     live = np.ones(steps, dtype=bool) if dataset.live is None else dataset.live
     next_live = np.append(live[1:], True)
@@ -182,13 +182,13 @@ def row_table(dataset: Dataset, propensities: bool = True) -> RowTable:
 
 
 def after_last(dataset: Dataset) -> Float[np.ndarray, "episodes features"]:
-    """The state after each episode's last decision: the logged final state, or the last one again."""
+    """The state after the last decision of each episode: the logged final state, or else the last one again."""
     known = dataset.has_final_observation[:, None]
     return np.where(known, dataset.final_observations, dataset.observations[dataset.starts[1:] - 1])
 
 
 def propensities_of(dataset: Dataset) -> Float[np.ndarray, " steps"]:
-    """The logged propensities; a log without them is refused, never completed."""
+    """The propensities; a log without them is refused, never silently completed."""
     if dataset.propensities is None:
-        raise ValueError("the log holds no propensities: log them, or estimate them by `estimate_propensities`")
+        raise ValueError("the log has no propensities: log them, or estimate them with `estimate_propensities`")
     return dataset.propensities

@@ -1,4 +1,4 @@
-"""Arrays ⇄ raw logs: one array an episode, or flat arrays in d3rlpy's manner."""
+"""Arrays ⇄ logs: one array per episode, or flat arrays as in d3rlpy."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def raw_from_episodes(
     observation_names: Sequence[str] | None = None,
     action_count: int | None = None,
 ) -> RawLog:
-    """Lays episodes end to end; an episode with one observation more than actions ends in its final state."""
+    """Joins episodes end to end; an episode with one more observation than actions ends in its final state."""
     findings = Findings(RowNames("episode"))
     if propensities is None and distributions is None:
         findings.fault(
             "propensities",
             "neither propensities nor distributions were given",
-            "Give the probability with which each action was taken, or the whole distributions",
+            "Give the probability with which each action was taken, or whole distributions",
         )
     lists = _Lists([len(episode) for episode in actions], findings)
     seen = lists.matrices("observations", observations, spare=1)
@@ -50,7 +50,7 @@ def raw_from_episodes(
     assert flags is not None
 
     lengths = np.array([len(episode) for episode in seen])
-    finals = np.cumsum(lists.decisions)[lengths > lists.decisions]  # a final state follows its episode's decisions
+    finals = np.cumsum(lists.decisions)[lengths > lists.decisions]  # each final state follows its episode's decisions
     laid = {}
     for name, column in columns.items():
         if column is not None:
@@ -59,9 +59,8 @@ def raw_from_episodes(
     joined = np.concatenate(seen)
     names = tuple(observation_names or (f"x{j}" for j in range(joined.shape[1])))
     if len(set(names)) != joined.shape[1] or len(names) != joined.shape[1]:
-        findings.fault(
-            "observation_names", f"{len(names)} names for {joined.shape[1]} columns", "Give a different one for each"
-        )
+        problem = f"expected {joined.shape[1]} different names, got {len(set(names))}"
+        findings.fault("observation_names", problem, "Give each column its own name")
         findings.raise_faults()
     widths = [laid[name].shape[1] for name in ("distribution", "legal") if name in laid]
     return RawLog(
@@ -82,15 +81,15 @@ def raw_from_episodes(
 
 
 class _Lists:
-    """Turns lists of episodes into arrays; what does not fit becomes a fault."""
+    """Converts lists of episodes to arrays; what does not fit becomes a fault."""
 
     def __init__(self, decisions: list[int], findings: Findings):
         self.decisions, self.findings = np.array(decisions, dtype=int), findings
         if len(decisions) == 0:
-            findings.fault("actions", "there are no episodes", "Give one array of actions an episode")
+            findings.fault("actions", "there are no episodes", "Give one array of actions per episode")
         empty = np.flatnonzero(self.decisions == 0)
         if len(empty):
-            findings.fault("actions", "an episode holds no decision", "Leave empty episodes out", empty)
+            findings.fault("actions", "an episode has no decisions", "Leave out empty episodes", empty)
 
     def vectors(self, name: str, column: Sequence[Any] | None) -> list[np.ndarray] | None:
         return self._arrays(name, column, 1, 0)
@@ -98,7 +97,9 @@ class _Lists:
     def matrices(self, name: str, column: Sequence[Any] | None, spare: int = 0) -> list[np.ndarray] | None:
         arrays = self._arrays(name, column, 2, spare)
         if arrays and len({array.shape[1] for array in arrays}) > 1:
-            self.findings.fault(name, "episodes differ in the number of columns", "Give the same columns everywhere")
+            self.findings.fault(
+                name, "episodes differ in the number of columns", "Give the same columns in every episode"
+            )
         return arrays
 
     def _arrays(self, name: str, column: Sequence[Any] | None, rank: int, spare: int) -> list[np.ndarray] | None:
@@ -107,22 +108,23 @@ class _Lists:
         try:
             arrays = [np.asarray(episode, dtype=_float_type(episode)) for episode in column]
         except (TypeError, ValueError):
-            self.findings.fault(name, "it holds something else than numbers", "Give arrays of numbers")
+            self.findings.fault(name, "not everything is a number", "Give arrays of numbers")
             return None
         if name == "observations":
             arrays = [array[:, None] if array.ndim == 1 else array for array in arrays]
         wrong = np.array([e for e, array in enumerate(arrays) if array.ndim != rank])
         if len(wrong):
             shape = "[steps]" if rank == 1 else "[steps, columns]"
-            self.findings.fault(name, f"an array of shape {arrays[wrong[0]].shape}", f"Give {shape}", wrong)
+            problem = f"expected arrays of shape {shape}, got {arrays[wrong[0]].shape}"
+            self.findings.fault(name, problem, "Give one such array per episode", wrong)
             return None
         has = np.array([len(array) for array in arrays])
         wrong = np.flatnonzero((has < self.decisions) | (has > self.decisions + spare))
         if len(wrong):
             e = int(wrong[0])
             more = ", or one more for the final state" if spare else ""
-            what = f"{has[e]} entries for {self.decisions[e]} actions"
-            self.findings.fault(name, what, f"Give one an action{more}", wrong)
+            problem = f"expected length {self.decisions[e]}, got {has[e]}"
+            self.findings.fault(name, problem, f"Give one entry per action{more}", wrong)
             return None
         return arrays
 
@@ -131,14 +133,17 @@ class _Lists:
             return None
         array = np.asarray(values)
         if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
-            self.findings.fault(name, f"it holds something like '{array.flat[0]}'", "Give True or False an episode")
+            kind = "text" if array.dtype.kind in "SU" else "values"
+            problem = f"expected booleans, got {kind} such as '{array.flat[0]}'"
+            self.findings.fault(name, problem, "Give one True or False per episode")
             return None
         return array.astype(bool)
 
     def one_each(self, name: str, values: Sequence[Any]) -> bool:
         if len(values) == len(self.decisions):
             return True
-        self.findings.fault(name, f"{len(values)} entries for {len(self.decisions)} episodes", "Give one an episode")
+        problem = f"expected length {len(self.decisions)}, got {len(values)}"
+        self.findings.fault(name, problem, "Give one entry per episode")
         return False
 
 
@@ -155,7 +160,7 @@ def from_arrays(
     units: Any | None = None,
     **more: Any,
 ) -> Dataset:
-    """From flat arrays in d3rlpy's manner: an episode ends where `terminals` or `timeouts` is set."""
+    """From flat arrays as in d3rlpy: an episode ends where `terminals` or `timeouts` is set."""
     flat = {"actions": actions, "rewards": rewards, "propensities": propensities, "terminals": terminals}
     columns = {name: None if column is None else np.reshape(column, -1) for name, column in flat.items()}
     columns |= {"observations": observations, "distributions": distributions, "legal": legal, "units": units}
@@ -163,10 +168,11 @@ def from_arrays(
     findings = Findings()
     for name, column in columns.items():
         if column is not None and len(column) != len(observations):
-            findings.fault(name, f"{len(column)} entries for {len(observations)} observations", "Give one a row")
+            problem = f"expected length {len(observations)}, got {len(column)}"
+            findings.fault(name, problem, "Give one entry per observation")
     for name in ("terminals", "timeouts"):
         if not np.isin(np.asarray(columns[name]), (0, 1)).all():
-            findings.fault(name, "it holds something else than true and false", "Give 1 where an episode ends, else 0")
+            findings.fault(name, "not everything is true or false", "Give 1 where an episode ends, 0 elsewhere")
     findings.raise_faults()
     ends = (np.asarray(columns["terminals"]) != 0) | (np.asarray(columns["timeouts"]) != 0)
     edges = np.flatnonzero(ends[:-1]) + 1  # rows after the last end are an episode that was cut off
@@ -184,7 +190,7 @@ def from_arrays(
 
 
 def to_arrays(dataset: Dataset) -> dict[str, np.ndarray]:
-    """Flat arrays in d3rlpy's manner: `d3rlpy.dataset.MDPDataset(**to_arrays(data))` after dropping propensities."""
+    """Flat arrays as in d3rlpy: without propensities, `d3rlpy.dataset.MDPDataset` takes them."""
     last = dataset.starts[1:] - 1
     terminals, timeouts = np.zeros(len(dataset), dtype=bool), np.zeros(len(dataset), dtype=bool)
     terminals[last], timeouts[last] = dataset.terminated, dataset.truncated

@@ -1,4 +1,4 @@
-"""What is wrong, or only odd, in a log: one finding is one plain sentence that names the column and the rows."""
+"""Faults in a log, and warnings about it: each is one plain sentence that names the column and the rows."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from typing import Literal
 import numpy as np
 
 ROWS_SHOWN = 5
+PLURAL = {"is": "are", "has": "have"}
+NOT_WHOLE = "is not a whole number", "are not whole numbers"
+NOT_FINITE = "is not a finite number", "are not finite numbers"
 
 
 @dataclass(frozen=True)
 class RowNames:
-    """How a reader counts rows: an editor's lines of a CSV file, or a frame's rows from 0."""
+    """How rows are counted in messages: lines of a file, as an editor counts them, or rows of a frame, from 0."""
 
     word: str = "row"
     first: int = 0
-    skipped: np.ndarray | None = None  # where lines were left out: the place of each row that was not
+    places: np.ndarray | None = None  # of the rows among all lines, where some lines were left out
 
     def list(self, rows: np.ndarray, total: int) -> str:
-        places = rows[:ROWS_SHOWN] if self.skipped is None else self.skipped[rows[:ROWS_SHOWN]]
+        places = rows[:ROWS_SHOWN] if self.places is None else self.places[rows[:ROWS_SHOWN]]
         shown = ", ".join(str(int(place) + self.first) for place in places)
         rest = f" and {total - ROWS_SHOWN:,} more" if total > ROWS_SHOWN else ""
         return f"{self.word}{'' if total == 1 else 's'} {shown}{rest}"
@@ -28,34 +31,34 @@ class RowNames:
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault (the log is refused) or one warning (it is read, and the reader should know)."""
+    """One fault (the log is refused) or one warning (the log is read, but the reader should know)."""
 
     severity: Literal["fault", "warning"]
     column: str
-    found: str
+    problem: str
     advice: str
     rows: tuple[int, ...] = ()
     where: str = ""
 
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""
-        return f"{self.column}: {self.found}{place}. {self.advice}"
+        return f"{self.column}: {self.problem}{place}. {self.advice}"
 
     def to_dict(self) -> dict:
         return {
             "severity": self.severity,
             "column": self.column,
             "rows": list(self.rows),
-            "found": self.found,
+            "problem": self.problem,
             "advice": self.advice,
         }
 
 
 def no_observations(prefix: str, candidates: tuple[str, ...] = ()) -> Finding:
-    """`candidates` are columns that could describe the state."""
+    """The fault of a log that has none; `candidates` are columns that could be observations."""
     listed = repr(candidates) if candidates else "..."
-    advice = f"Name the columns that describe the state {prefix}…, or list them: `Columns(observations={listed})`"
-    return Finding("fault", f"{prefix}*", "no observation column was found", advice)
+    advice = f"Start their names with {prefix}, or list them: `Columns(observations={listed})`"
+    return Finding("fault", f"{prefix}*", "there are no observation columns", advice)
 
 
 class LogError(ValueError):
@@ -68,7 +71,7 @@ class LogError(ValueError):
 
 
 class LogWarning(UserWarning):
-    """The log was read, and something in it is suspicious."""
+    """The log was read, but something in it is suspicious."""
 
 
 class Findings:
@@ -78,19 +81,19 @@ class Findings:
         self.items: list[Finding] = []
         self.row_names = row_names or RowNames()
 
-    def fault(self, column: str, found: str, advice: str, rows: np.ndarray | None = None) -> None:
-        self._add("fault", column, found, advice, rows)
+    def fault(self, column: str, problem: str, advice: str, rows: np.ndarray | None = None) -> None:
+        self._add("fault", column, problem, advice, rows)
 
-    def warn(self, column: str, found: str, advice: str, rows: np.ndarray | None = None) -> None:
-        self._add("warning", column, found, advice, rows)
+    def warn(self, column: str, problem: str, advice: str, rows: np.ndarray | None = None) -> None:
+        self._add("warning", column, problem, advice, rows)
 
-    def _add(self, severity, column: str, found: str, advice: str, rows: np.ndarray | None) -> None:
+    def _add(self, severity, column: str, problem: str, advice: str, rows: np.ndarray | None) -> None:
         if rows is None:
-            self.items.append(Finding(severity, column, found, advice))
+            self.items.append(Finding(severity, column, problem, advice))
             return
         shown = tuple(int(row) for row in rows[:ROWS_SHOWN])
         where = self.row_names.list(rows, len(rows))
-        self.items.append(Finding(severity, column, found, advice, shown, where))
+        self.items.append(Finding(severity, column, problem, advice, shown, where))
 
     @property
     def faults(self) -> list[Finding]:
@@ -105,5 +108,9 @@ class Findings:
             raise LogError(self.faults)
 
 
-def count(rows: np.ndarray) -> str:
-    return "1 row holds" if len(rows) == 1 else f"{len(rows):,} rows hold"
+def rows_that(rows: np.ndarray, singular: str, plural: str | None = None) -> str:
+    """`1 row is empty`, `1,200 rows are empty`; a plural that only changes "is" or "has" need not be given."""
+    if len(rows) == 1:
+        return f"1 row {singular}"
+    verb, _, rest = singular.partition(" ")
+    return f"{len(rows):,} rows {plural or f'{PLURAL[verb]} {rest}'}"

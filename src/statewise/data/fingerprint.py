@@ -1,4 +1,4 @@
-"""A log's fingerprint: run folders and policy cards know by it what was learned from what."""
+"""A log's fingerprint, by which run folders and policy cards say what was learned from what."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from statewise.data.dataset import Dataset
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """A hash of all that the log says."""
+    """A hash of everything in the log."""
     digest = hashlib.sha256(repr((dataset.observation_names, dataset.action_count)).encode())
     for name in ("observations", "actions", "rewards", "propensities", "starts", "terminated"):
         _hash_into(digest, getattr(dataset, name))

@@ -1,6 +1,6 @@
-"""Kinds of log files, by ending: `load`, `save`, the commands and their messages all ask this one registry.
+"""File formats of logs by file ending: the one registry behind `load`, `save`, the commands and their messages.
 
-A kind of your own is one entry:
+A format of your own is one entry:
 
     FORMATS.add(".jsonl", Format(
         read=lambda path, columns, findings: Opened(pl.read_ndjson(path)),
@@ -23,15 +23,15 @@ from statewise.data.findings import Findings
 from statewise.data.frame import Opened
 from statewise.data.rawlog import Columns
 
-ACTIONS_KEY = "statewise.actions"  # in a file's metadata: how many actions there are, taken or not, or their names
+ACTIONS_KEY = "statewise.actions"  # in a file's metadata: the number of actions, taken or not, or their names
 
 
 @dataclass(frozen=True)
 class Format:
-    """How files of one kind are read, and written where they can be.
+    """How files of one format are read and, if `write` is given, written.
 
-    `read` returns None where it put a fault into `findings`; what it raises of ValueError, OSError or a polars error
-    becomes one. `write` may leave the metadata out.
+    `read` returns None after adding a fault to `findings`; a ValueError, OSError or polars error that it raises becomes
+    a fault as well. `write` may ignore the metadata.
     """
 
     read: Callable[[Path, Columns, Findings], Opened | None]
@@ -61,7 +61,7 @@ def any_of(endings: Iterable[str]) -> str:
 
 
 def open_file(path: Path, columns: Columns, findings: Findings) -> Opened | None:
-    """The table that a file holds; what is wrong with it goes to `findings`."""
+    """The table in a file; what is wrong with it is added to `findings`."""
     if not path.exists():
         near = difflib.get_close_matches(path.name, _names_beside(path), n=1)
         hint = f"Did you mean {near[0]}?" if near else "Check the path"
@@ -72,8 +72,8 @@ def open_file(path: Path, columns: Columns, findings: Findings) -> Opened | None
         return None
     ending = path.suffix.lower()
     if ending not in FORMATS:
-        kind = f"'{path.suffix}' is not a kind of log that can be read"
-        findings.fault(str(path), kind, f"Export it as {any_of(FORMATS)}")
+        problem = f"'{path.suffix}' is not a supported format" if path.suffix else "its name has no ending"
+        findings.fault(str(path), problem, f"Export it as {any_of(FORMATS)}")
         return None
     try:
         return FORMATS[ending].read(path, columns, findings)
@@ -84,14 +84,14 @@ def open_file(path: Path, columns: Columns, findings: Findings) -> Opened | None
 
 
 def write_frame(frame: pl.DataFrame, path: Path, metadata: Mapping[str, str] | None = None) -> None:
-    """Writes a frame as its path's ending says, whole or not at all."""
+    """Writes a frame in the format of the path's ending, whole or not at all."""
     write = FORMATS[path.suffix.lower()].write
     if write is None:
-        raise ValueError(f"{path.name}: files of this kind are only read; write {any_of(writable_endings())}")
+        raise ValueError(f"{path.name}: this format can only be read; write {any_of(writable_endings())}")
     with written_whole(path) as part:
         try:
             write(frame, part, metadata or {})
-        except pl.exceptions.PolarsError as error:  # polars says so of a full disk
+        except pl.exceptions.PolarsError as error:  # raised, for one, when the disk is full
             raise OSError(None, str(error)) from error
 
 

@@ -1,4 +1,4 @@
-"""A polars frame → a raw log: columns found by name and turned into arrays."""
+"""A polars frame → a raw log: columns are found by name and converted to arrays."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from statewise.data.convert import Converter
 from statewise.data.findings import Findings, RowNames, no_observations
 from statewise.data.rawlog import Columns, RawLog
 
-STEPS = "Number each episode's decisions 0, 1, 2, …; where the rows stand in order of time, the column is not needed"
+STEPS = "Number each episode's decisions 0, 1, 2, …; if the rows are in order of time, this column is not needed"
 
 
 class Opened(NamedTuple):
-    """A log as a frame, and how its rows are counted."""
+    """A log as a frame, and how messages count its rows."""
 
     frame: pl.DataFrame
     row_names: RowNames = RowNames()
-    shared: bool = False  # someone else may change its memory
-    actions: int | tuple[str, ...] | None = None  # how many there are, or their names, where the file tells
+    shared: bool = False  # whether someone else may change its memory
+    actions: int | tuple[str, ...] | None = None  # their number or names, if the file says so
 
 
 def raw_from_frame(
     opened: Opened, columns: Columns, propensity: Propensity, ends: Ends | None, actions: int | tuple[str, ...] | None
 ) -> tuple[RawLog | None, Findings]:
-    """The log as arrays, and what is wrong with it; None where there is nothing to check."""
+    """The log as arrays, and what is wrong with it; None if there is nothing to check."""
     findings, frame = Findings(opened.row_names), opened.frame
-    columns = columns.found_in(frame.columns)
+    columns = columns.as_spelt_in(frame.columns)
     families = find_columns(frame, columns, propensity, ends, findings)
     if frame.height == 0 and not findings.faults:
-        findings.fault("log", "it has no rows", "Give a file with one row for each decision")
+        findings.fault("log", "there are no rows", "Give one row for each decision")
     if columns.episode not in frame.columns or frame.height == 0:
         return None, findings
     if ends is not None and columns.terminated in frame.columns:
-        advice = f"The column counts, and `ends={ends!r}` does not"
-        findings.warn(columns.terminated, "there is such a column", advice)
+        problem = f"this column says how episodes ended, so `ends={ends!r}` is ignored"
+        findings.warn(columns.terminated, problem, "Leave out one of them")
     converter = Converter(frame, columns, findings, opened.shared)
     episode, episode_ids = converter.episodes()
     per_action = (families.distribution, families.legal, families.target)
     actions = actions or opened.actions or next((len(names) for names in per_action if names), None)
     action, action_names = converter.actions(actions, next((names[0] for names in per_action if names), None))
-    # that no observation column was found is said already
-    said = {no_observations(columns.observation_prefix).column} if columns.observations is None else set()
+    # a fault about missing observation columns is already there
+    reported = {no_observations(columns.observation_prefix).column} if columns.observations is None else set()
     return RawLog(
         episode=episode,
         episode_ids=episode_ids,
@@ -66,13 +66,13 @@ def raw_from_frame(
         action_names=action_names,
         columns=columns,
         row_names=opened.row_names,
-        unreadable=frozenset(converter.unreadable | said),  # after all conversions, which add to it
+        unreadable=frozenset(converter.unreadable | reported),  # last: conversions add to it
     ), findings
 
 
 def named_once(names: list[str], findings: Findings) -> bool:
-    """Whether no two columns have one name; a fault for each that comes again."""
+    """Whether all names differ; each repeated one is a fault."""
     repeated = sorted({name for name in names if names.count(name) > 1})
     for name in repeated:
-        findings.fault(name, "there are several columns of that name", "Keep or rename all but one")
+        findings.fault(name, "there are several columns with this name", "Rename or drop all but one")
     return not repeated

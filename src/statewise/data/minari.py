@@ -1,4 +1,4 @@
-"""Minari data sets ⇄ Dataset. Propensities travel in the step infos, under `propensity`."""
+"""Minari datasets ⇄ Dataset. Propensities are kept in the step infos, as `propensity`."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ INFO = "propensity"
 
 
 def from_minari(source: Any, uniform: bool = False) -> Dataset:
-    """Reads a Minari data set, given as such or as `"minari:NAME"`.
+    """Reads a Minari dataset, given as an object or as `"minari:NAME"`.
 
-    Its step infos must hold `propensity`, unless `uniform` says that actions were drawn uniformly.
+    Its step infos must hold `propensity`, unless actions were drawn uniformly at random (`uniform=True`).
     """
     return accept(*read_minari(source, uniform))
 
 
 def read_minari(source: Any, uniform: bool = False) -> tuple[Dataset | None, Findings]:
-    """As `from_minari`, but returns what was found instead of raising it."""
+    """As `from_minari`, but returns the findings instead of raising them."""
     minari = _minari()
     if isinstance(source, str):
         name = source.removeprefix("minari:")
         try:
             source = minari.load_dataset(name)
-        except (FileNotFoundError, ValueError) as error:  # the latter where the name is not one of Minari's
+        except (FileNotFoundError, ValueError) as error:  # the latter for a name that cannot be Minari's
             raise ValueError(
-                f"{source}: there is no such Minari data set here; `minari list local` says which there are, and "
-                f"`minari download {name}` fetches one"
+                f"{source}: there is no such Minari dataset on this machine; `minari list local` lists those there "
+                f"are, `minari download {name}` fetches it"
             ) from error
     actions = int(source.spec.action_space.n)
     first = int(getattr(source.spec.action_space, "start", 0))
@@ -51,9 +51,9 @@ def read_minari(source: Any, uniform: bool = False) -> tuple[Dataset | None, Fin
 
 
 def to_minari(dataset: Dataset, name: str, **metadata: Any) -> Any:
-    """Writes a Minari data set called `name` (such as `cartpole/uniform-v0`) and returns it.
+    """Writes a Minari dataset called `name` (such as `cartpole/uniform-v0`) and returns it.
 
-    Minari wants a state after the last step; where the log does not hold it the last state is repeated.
+    Minari requires a state after the last step; if it was not logged, the last state is repeated.
     """
     from gymnasium.spaces import Box, Discrete
 
@@ -67,7 +67,7 @@ def to_minari(dataset: Dataset, name: str, **metadata: Any) -> Any:
         last = np.arange(steps) == steps - 1
         infos = {}
         if dataset.propensities is not None:
-            # infos have one entry more than actions: the first is the reset's, step t's is the one at t + 1
+            # infos have one more entry than actions: the first is from the reset, that of step t is at t + 1
             infos[INFO] = np.concatenate([[np.nan], dataset.propensities[rows]])
         buffers.append(
             minari.data_collector.EpisodeBuffer(
@@ -96,8 +96,8 @@ def _propensities(episode: Any, steps: int) -> np.ndarray:
         findings = Findings()
         findings.fault(
             f"infos['{INFO}']",
-            f"episode {episode.id} has none",
-            "Log the probability of each taken action there; for uniformly random actions: uniform=True",
+            f"episode {episode.id} has no propensities",
+            "Log the probability of each action taken there; if actions were uniformly random, use `uniform=True`",
         )
         findings.raise_faults()
     return np.asarray(infos[INFO], dtype=float)[1 : steps + 1]
@@ -108,5 +108,5 @@ def _minari() -> Any:
         import minari
         import minari.data_collector
     except ImportError as error:
-        raise ImportError("Minari data sets need the extra: pip install 'statewise[minari]'") from error
+        raise ImportError("Minari datasets need an extra: pip install 'statewise[minari]'") from error
     return minari

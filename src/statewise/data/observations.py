@@ -1,4 +1,4 @@
-"""A table of observations to act on, read as logs are, in any of their formats."""
+"""A table of observations to act on, in any format of logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JSON = ".json"
 
 @dataclass(frozen=True, eq=False)
 class ObservationTable:
-    """The columns of a file by name; numbers are asked for by name."""
+    """The table in a file; its numbers are read by column name."""
 
     path: Path
     frame: pl.DataFrame
@@ -31,16 +31,17 @@ class ObservationTable:
         return self.frame.columns
 
     def numbers(self, columns: Sequence[str]) -> np.ndarray:
-        """[rows, columns] of float64. An empty cell is refused: a policy that does not know must not be asked."""
+        """[rows, columns] of float64. An empty cell is refused, since a policy cannot act on it."""
         return np.column_stack([self._number(name) for name in columns])
 
     def flags(self, columns: Sequence[str]) -> np.ndarray:
-        """[rows, columns] of true and false, also written as 1 and 0."""
+        """[rows, columns] of true and false, or 1 and 0."""
         values = self.numbers(columns)
         wrong = np.argwhere((values != 0) & (values != 1))
         if len(wrong):
-            name = columns[int(wrong[0, 1])]
-            raise ValueError(f"{self._place(name, wrong[:1, 0])} is neither true nor false, 1 nor 0")
+            row, column = wrong[0]
+            place = self._place(columns[int(column)], wrong[:1, 0])
+            raise ValueError(f"{place}: expected true or false, or 1 or 0, got {values[row, column]:g}")
         return values == 1
 
     def _number(self, name: str) -> np.ndarray:
@@ -49,28 +50,28 @@ class ObservationTable:
         wrong = np.flatnonzero((numbers.is_null() | ~numbers.is_finite()).fill_null(True).to_numpy())
         if len(wrong):
             value = column[int(wrong[0])]
-            said = "is empty" if value is None else f"holds '{value}', which is not a finite number"
-            more = f" ({len(wrong) - 1:,} more such rows)" if len(wrong) > 1 else ""
-            raise ValueError(f"{self._place(name, wrong[:1])} {said}{more}")
+            given = "an empty cell" if value is None else f"'{value}'"
+            more = f", and {len(wrong) - 1:,} more of the kind" if len(wrong) > 1 else ""
+            raise ValueError(f"{self._place(name, wrong[:1])}: expected a finite number, got {given}{more}")
         return numbers.to_numpy()
 
     def _place(self, name: str, row: np.ndarray) -> str:
-        return f"{self.path}: column '{name}' of {self.rows.list(row, 1)}"
+        return f"{self.path}: column '{name}', {self.rows.list(row, 1)}"
 
 
 def read_observations(path: str | Path) -> ObservationTable:
-    """Opens the file; what is wrong with it is told as it is of a log."""
+    """Reads a file; what is wrong with it is reported as for a log."""
     findings = Findings()
     opened = open_file(Path(path), Columns(), findings)
     if opened is None:
         raise ValueError(str(findings.faults[0]))
     if len(opened.frame) == 0:
-        raise ValueError(f"{path}: it holds no rows")
+        raise ValueError(f"{path}: there are no rows")
     return ObservationTable(Path(path), opened.frame, opened.row_names)
 
 
 def table_endings() -> list[str]:
-    """What `write_table` writes: the formats of logs, and JSON."""
+    """The endings that `write_table` writes: those of logs, and JSON."""
     return list(dict.fromkeys([*writable_endings(), JSON]))
 
 
@@ -84,6 +85,6 @@ def write_table(columns: Mapping[str, Any], path: str | Path) -> None:
 
 
 def table_text(columns: Mapping[str, Any], as_json: bool) -> str:
-    """The same as text, for a terminal or a pipe."""
+    """The same table as text, for a terminal or a pipe."""
     frame = pl.DataFrame(columns)
     return frame.write_json() if as_json else frame.write_csv()

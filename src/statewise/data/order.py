@@ -1,4 +1,4 @@
-"""The order of a log's rows: episodes apart, steps in order of time, final states told from decisions."""
+"""The order of a log's rows: episode by episode, in order of time, with final states set apart from decisions."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from statewise.data.findings import Findings, count
+from statewise.data.findings import NOT_WHOLE, Findings, rows_that
 from statewise.data.rawlog import RawLog
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each episode's rows stand once they are in order of time."""
+    """Where each episode's rows are, once sorted by time."""
 
-    order: np.ndarray | None  # rows of the source in order of episode and step; None: they already are
-    starts: np.ndarray  # first row of each episode, and the row count at the end
-    final: np.ndarray  # ordered rows that hold an episode's final state and no decision
+    order: np.ndarray | None  # the source's rows by episode and step; None: they are in that order
+    starts: np.ndarray  # the first row of each episode, and at the end the number of rows
+    final: np.ndarray  # sorted rows that hold an episode's final state instead of a decision
 
     def source_rows(self, ordered: np.ndarray) -> np.ndarray:
+        """Where sorted rows are in the source, for messages."""
         return ordered if self.order is None else self.order[ordered]
 
 
 def in_order_of_time(raw: RawLog, findings: Findings) -> tuple[RawLog, Layout]:
+    """The log sorted by episode and step, and where its episodes are."""
     step = None if raw.columns.step in raw.unreadable else _whole_steps(raw, findings)
     order = _order(raw.episode, step, len(raw.episode_ids))
     if order is not None:
         findings.warn(
             raw.columns.step if step is not None else raw.columns.episode,
             "the rows were not in order and had to be sorted",
-            "Check that the log was exported whole",
+            "Check that the log was exported completely",
         )
         raw = raw.take(order)
         step = None if step is None else step[order]
@@ -42,7 +44,7 @@ def in_order_of_time(raw: RawLog, findings: Findings) -> tuple[RawLog, Layout]:
 
 
 def _whole_steps(raw: RawLog, findings: Findings) -> np.ndarray | None:
-    """The step column as whole numbers, or None where the file's own order must serve."""
+    """The step column as whole numbers, or None where rows are taken in the order of the log."""
     column = raw.columns.step
     if raw.step is None:
         findings.warn(
@@ -53,16 +55,17 @@ def _whole_steps(raw: RawLog, findings: Findings) -> np.ndarray | None:
         return None
     if np.issubdtype(raw.step.dtype, np.integer):
         return raw.step
-    whole = (np.abs(raw.step) < 2**53) & (raw.step == np.floor(raw.step))  # beyond, floats skip whole numbers
+    whole = (np.abs(raw.step) < 2**53) & (raw.step == np.floor(raw.step))  # larger floats skip whole numbers
     bad = np.flatnonzero(~whole)
     if len(bad):
-        findings.fault(column, f"{count(bad)} not whole numbers", "Number each episode's decisions 0, 1, 2, …", bad)
+        advice = "Number each episode's decisions 0, 1, 2, …"
+        findings.fault(column, rows_that(bad, *NOT_WHOLE), advice, bad)
         return None
     return raw.step.astype(np.int64)
 
 
 def _order(episode: np.ndarray, step: np.ndarray | None, episodes: int) -> np.ndarray | None:
-    """The permutation that sorts rows by episode and step, or None where they are sorted."""
+    """The permutation that sorts rows by episode and step, or None if they are sorted."""
     same = episode[1:] == episode[:-1]
     contiguous = len(episode) - np.count_nonzero(same) == episodes
     if contiguous and (step is None or bool(np.all((step[1:] >= step[:-1]) | ~same))):
@@ -88,22 +91,26 @@ def _check_steps(raw: RawLog, step: np.ndarray, layout: Layout, findings: Findin
     if len(repeated):
         findings.fault(
             column,
-            f"{count(repeated)} a step that its episode already has",
+            rows_that(repeated, "repeats a step of its episode", "repeat a step of their episode"),
             "Keep one row for each decision",
             layout.source_rows(repeated),
         )
     skipped = np.flatnonzero(within & (gap > 1)) + 1
     first = step[layout.starts[:-1]]
     if first.min() not in (0, 1):
-        findings.warn(column, f"no episode has a step below {first.min()}", "Check that no first decisions are missing")
+        findings.warn(
+            column,
+            f"no episode starts before step {first.min()}",
+            "Check that no first decisions are missing",
+        )
     late = layout.starts[:-1][first != first.min()]
     missing = np.union1d(skipped, late)
     if len(missing):
         findings.fault(
             column,
-            f"{count(missing)} a step whose predecessor is missing",
-            f"Every episode must be numbered {first.min()}, {first.min() + 1}, … without gaps; "
-            "add the missing rows, or drop the whole episode",
+            rows_that(missing, "has a step whose predecessor is missing"),
+            f"Number every episode {first.min()}, {first.min() + 1}, … without gaps: add the missing rows, or drop the "
+            "whole episode",
             layout.source_rows(missing),
         )
 
@@ -115,11 +122,11 @@ def _missing(values: np.ndarray) -> np.ndarray:
 
 
 class Decisions:
-    """The rows that hold a decision, and faults told by their place in the source."""
+    """The rows that hold a decision; faults in them are reported by their place in the source."""
 
     def __init__(self, raw: RawLog, layout: Layout, findings: Findings):
         self.raw, self.layout, self.findings = raw, layout, findings
-        self.kept: np.ndarray | None = None  # None: every row, so that nothing need be copied
+        self.kept: np.ndarray | None = None  # None: all rows, so that nothing is copied
         if len(layout.final):
             self.kept = np.ones(len(raw), dtype=bool)
             self.kept[layout.final] = False
@@ -127,13 +134,13 @@ class Decisions:
     def of(self, column: np.ndarray) -> np.ndarray:
         return column if self.kept is None else column[self.kept]
 
-    def fault(self, column: str, bad: Any, what: str, advice: str) -> bool:
-        """Reports the decisions marked in `bad`; tells whether there were any."""
+    def fault(self, column: str, bad: Any, singular: str, plural: str | None, advice: str) -> bool:
+        """Reports the decisions marked in `bad`, in the words of `rows_that`; returns whether there are any."""
         if not np.any(bad):
             return False
         ordered = np.flatnonzero(bad)
         if self.kept is not None:
             ordered = np.flatnonzero(self.kept)[ordered]
         rows = self.layout.source_rows(ordered)
-        self.findings.fault(column, f"{count(rows)} {what}", advice, rows)
+        self.findings.fault(column, rows_that(rows, singular, plural), advice, rows)
         return True

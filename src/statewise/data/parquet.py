@@ -1,4 +1,4 @@
-"""Parquet files: they keep every type, and how many actions there are."""
+"""Parquet files, which keep all types and the number of actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log as it came: one array a column, rows in the source's order, nothing checked yet."""
+"""A log as it came: one array per column, rows in the order of the source, nothing checked yet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from statewise.data.findings import RowNames
 
-# The columns that have one name each; the others come in families, by prefix.
+# The single columns; the others come in families, by prefix.
 NAMED = ("episode", "step", "action", "reward", "propensity", "terminated", "truncated", "unit")
 
 
@@ -28,22 +28,22 @@ class Columns:
     observations: tuple[str, ...] | None = None
     observation_prefix: str = "obs_"
     legal_prefix: str = "legal_"
-    target_prefix: str | None = None  # of columns that hold the probabilities of a policy to be evaluated; None: none
+    target_prefix: str | None = None  # of the probabilities of a policy to be evaluated; None: there are none
 
     @property
     def distribution_prefix(self) -> str:
         return self.propensity + "_"
 
-    def found_in(self, names: Sequence[str]) -> Columns:
-        """The same, spelt as the log spells them where only capitals differ: `Reward` is the reward."""
-        spelt = {name: [other for other in names if other.lower() == name.lower()] for name in self._single()}
-        found = {name: same[0] for name, same in spelt.items() if name not in names and len(same) == 1}
-        listed = None if self.observations is None else tuple(found.get(name, name) for name in self.observations)
+    def as_spelt_in(self, names: Sequence[str]) -> Columns:
+        """The same columns in the log's spelling where only capitals differ: `Reward` is the reward."""
+        alike = {name: [other for other in names if other.lower() == name.lower()] for name in self._single()}
+        spelt = {name: same[0] for name, same in alike.items() if name not in names and len(same) == 1}
+        listed = None if self.observations is None else tuple(spelt.get(name, name) for name in self.observations)
         prefix, length = self.observation_prefix, len(self.observation_prefix)
         prefixes = {name[:length] for name in names if name.lower().startswith(prefix.lower())}
         return replace(
             self,
-            **{name: found.get(getattr(self, name), getattr(self, name)) for name in NAMED},
+            **{name: spelt.get(getattr(self, name), getattr(self, name)) for name in NAMED},
             observations=listed,
             observation_prefix=prefixes.pop() if len(prefixes) == 1 else prefix,
         )
@@ -54,10 +54,10 @@ class Columns:
 
 @dataclass(frozen=True)
 class RawLog:
-    """Columns of a log before any check.
+    """The columns of a log before any check.
 
-    `episode` holds codes 0, 1, … in order of first appearance; `episode_ids[code]` is what the log calls it.
-    A row without action, reward and propensity (NaN) that ends its episode is that episode's final state.
+    `episode` holds codes 0, 1, … in order of first appearance, and `episode_ids[code]` the log's own names. The last
+    row of an episode holds its final state if action, reward and propensity are missing (NaN).
     """
 
     episode: np.ndarray
@@ -71,14 +71,14 @@ class RawLog:
     propensity: np.ndarray | None = None
     distribution: np.ndarray | None = None
     legal: np.ndarray | None = None
-    target: np.ndarray | None = None  # probabilities of a policy that is to be evaluated
+    target: np.ndarray | None = None  # probabilities of a policy to be evaluated
     terminated: np.ndarray | None = None  # 1 true, 0 false, −1 empty; likewise truncated and legal
     truncated: np.ndarray | None = None
     unit: np.ndarray | None = None
-    all_terminated: bool = False  # how every episode ended, where no column `terminated` tells
+    all_terminated: bool = False  # how every episode ended, if no column `terminated` says so
     action_count: int | None = None
-    action_names: tuple[str, ...] | None = None  # where the log calls them by words
-    unreadable: frozenset[str] = frozenset()  # columns with a fault already: they hold no numbers
+    action_names: tuple[str, ...] | None = None  # if the log gives actions as words
+    unreadable: frozenset[str] = frozenset()  # columns that already have a fault, and are not checked again
     columns: Columns = field(default_factory=Columns)
     row_names: RowNames = field(default_factory=RowNames)
 
@@ -86,7 +86,7 @@ class RawLog:
         return len(self.episode)
 
     def take(self, order: np.ndarray) -> RawLog:
-        """The same log with its rows in another order."""
+        """The log with its rows in another order."""
         columns = {name: getattr(self, name) for name in ROW_COLUMNS}
         return replace(self, **{name: column[order] for name, column in columns.items() if column is not None})
 

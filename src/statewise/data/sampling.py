@@ -1,4 +1,4 @@
-"""Drawing rows of a log, uniformly or by d̂_γ, at a cost that does not grow with the log."""
+"""Draws rows of a log, uniformly or from d̂_γ, at a cost that does not grow with the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from statewise.data.dataset import Dataset
 
 
 def random_below(key: Key[Array, ""], count: int, limit: Int[Array, "*count"] | int) -> Int[Array, " count"]:
-    """Whole numbers from 0 to `limit` − 1, each ⌊2⁻³² · limit · bits⌋: `randint` draws twice the bits and divides.
+    """Whole numbers from 0 to `limit` − 1, each ⌊2⁻³² · limit · bits⌋; `randint` draws twice the bits, and divides.
 
     No number is more likely than another by more than one part in 2³² / limit.
     """
@@ -30,8 +30,8 @@ class RowSampler(eqx.Module):
 
     d̂_γ(s) ∝ Σₜ γᵗ d̂ₜ(s), with d̂ₜ the empirical distribution of the states at step t.
 
-    A step is drawn first, from a table over steps alone; then an episode that reaches it. Episodes stand in order
-    of falling length, so those that reach step t are the first `reach[t]`.
+    A step is drawn first, from a table over steps; then an episode that reaches it. Episodes are in order of decreasing
+    length, so those that reach step t are the first `reach[t]`.
     """
 
     cumulative: Float[Array, " horizon"]
@@ -52,7 +52,7 @@ class RowSampler(eqx.Module):
 
 
 def row_sampler(dataset: Dataset, discount: float = 1.0) -> RowSampler:
-    """A sampler over a Dataset's rows; `discount` 1 draws all rows alike."""
+    """A sampler of a Dataset's rows; with `discount` 1 all rows are equally likely."""
     by_length = np.argsort(-dataset.lengths, kind="stable")
     reach = np.cumsum(np.bincount(dataset.lengths)[::-1])[::-1][1:]  # episodes longer than t, for t = 0, 1, …
     weight = reach * float(discount) ** np.arange(len(reach))

@@ -1,4 +1,4 @@
-"""What a log holds, in the numbers a reader asks for first."""
+"""What is in a log: the numbers that a reader asks for first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean, standard deviation and the quantiles from least to most."""
+    """Mean, standard deviation, and quantiles from the least to the greatest value."""
 
     mean: float
     std: float
@@ -21,7 +21,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: np.ndarray) -> Spread:
-        with np.errstate(over="ignore", invalid="ignore"):  # the largest floats have no finite spread
+        with np.errstate(over="ignore", invalid="ignore"):  # the spread of the largest floats overflows
             quantiles = np.quantile(values, QUANTILES)
             named = {f"{q:g}": float(v) for q, v in zip(QUANTILES, quantiles, strict=True)}
             return cls(float(np.mean(values)), float(np.std(values)), named)
@@ -29,13 +29,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class ActionSummary:
-    """How often one action was taken, and in how many steps it could not have been."""
+    """How often an action was taken, and in how many steps it could not have been."""
 
     action: int
     name: str
     count: int
     share: float
-    unsupported_steps: int | None  # legal, but with probability 0; None: the log has no whole distributions
+    unsupported_steps: int | None  # legal but with probability 0; None: distributions were not logged
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def summarise(dataset: Dataset) -> Summary:
     counts = np.bincount(dataset.actions, minlength=dataset.action_count)
     unsupported = _unsupported(dataset)
     observed = dataset.observations
-    with np.errstate(over="ignore", invalid="ignore"):  # the largest floats have no finite spread
+    with np.errstate(over="ignore", invalid="ignore"):  # the spread of the largest floats overflows
         spread = observed.std(axis=0, dtype=float)
     return Summary(
         episodes=dataset.episodes,
@@ -113,7 +113,7 @@ def _unsupported(dataset: Dataset) -> np.ndarray | None:
 
 
 def describe(dataset: Dataset) -> str:
-    """What a Dataset prints: its columns, their shapes, and what they hold."""
+    """What a Dataset prints: its columns with their types and shapes."""
     names = ", ".join(dataset.observation_names[:4]) + (", …" if len(dataset.observation_names) > 4 else "")
     lines = [
         f"Dataset: {dataset.episodes:,} episodes, {len(dataset):,} steps",
@@ -121,7 +121,7 @@ def describe(dataset: Dataset) -> str:
         f"  actions       {dataset.actions.dtype}[{len(dataset)}]  {dataset.action_count} actions"
         + (f": {', '.join(dataset.action_names[:8])}" if dataset.has_action_words else ""),
         f"  rewards       {dataset.rewards.dtype}[{len(dataset)}]",
-        f"  propensities  {_propensity_words(dataset)}",
+        f"  propensities  {_propensity_line(dataset)}",
         f"  ends          {dataset.terminated.sum():,} terminated, {dataset.truncated.sum():,} truncated, "
         f"{dataset.has_final_observation.sum():,} final states logged",
     ]
@@ -134,7 +134,7 @@ def describe(dataset: Dataset) -> str:
     return "\n".join(lines)
 
 
-def _propensity_words(dataset: Dataset) -> str:
+def _propensity_line(dataset: Dataset) -> str:
     if dataset.propensities is None:
         return "not logged"
     whole = "whole distributions" if dataset.distributions is not None else "of the taken action"

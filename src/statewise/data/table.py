@@ -1,4 +1,4 @@
-"""Files and frames ⇄ Dataset: `load`, `save`, and what they go through."""
+"""Files and frames ⇄ Dataset: `load` and `save`."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def load(
     propensity: Propensity = "logged",
     ends: Ends | None = None,
 ) -> Dataset:
-    """Reads a log: a file, a polars or pandas frame, or a Minari data set (`"minari:NAME"`).
+    """Reads a log: a file, a polars or pandas frame, or a Minari dataset (`"minari:NAME"`).
 
-    Files are Parquet or CSV, or of a kind that was added to `statewise.data.formats.FORMATS`. `columns` says what the
-    columns are called, `actions` how many actions there are (otherwise: the largest seen, plus one) or, where they are
-    words, their names in order (otherwise: the words seen, by alphabet), `propensity="estimate"` allows a log without
-    propensities, and `ends` says how every episode ended where the log has no such column. Raises `LogError` with every
-    fault at once; warns with `LogWarning` of what is only suspicious.
+    Files are Parquet or CSV, or of a format added to `statewise.data.formats.FORMATS`. `columns` names the columns;
+    `actions` is the number of actions (by default the largest seen, plus one) or, if they are words, their names in
+    order (by default alphabetical); `propensity="estimate"` accepts a log without propensities; `ends` says how every
+    episode ended if no column does. Raises `LogError` with all faults at once, and warns with `LogWarning` of what is
+    merely suspicious.
     """
     dataset, findings = read(source, columns=columns, actions=actions, propensity=propensity, ends=ends)
     return accept(dataset, findings)
@@ -50,14 +50,18 @@ def read(
     propensity: Propensity = "logged",
     ends: Ends | None = None,
 ) -> tuple[Dataset | None, Findings]:
-    """As `load`, but returns what was found instead of raising it."""
-    if propensity not in get_args(Propensity) or ends not in (None, *get_args(Ends)):
-        raise ValueError(f"propensity is one of {get_args(Propensity)} and ends one of {get_args(Ends)} or None")
+    """As `load`, but returns the findings instead of raising them."""
+    if propensity not in get_args(Propensity):
+        raise ValueError(f"propensity must be one of {get_args(Propensity)}, got {propensity!r}")
+    if ends not in (None, *get_args(Ends)):
+        raise ValueError(f"ends must be None or one of {get_args(Ends)}, got {ends!r}")
     if isinstance(source, str | os.PathLike) and str(source).startswith("minari:"):
-        source = str(source)  # the command line makes a path of it
+        source = str(source)  # the command line passes a path
     if (isinstance(source, str) and source.startswith("minari:")) or _is_minari(source):
         if (columns or Columns(), actions, propensity, ends) != (Columns(), None, "logged", None):
-            raise ValueError("a Minari data set says by itself what its columns and actions are")
+            raise ValueError(
+                "a Minari dataset defines its own columns, actions, propensities and ends; give its name alone"
+            )
         from statewise.data.minari import read_minari
 
         return read_minari(source)
@@ -67,11 +71,11 @@ def read(
         return None, findings
     actions = actions if actions is None or isinstance(actions, int) else tuple(actions)
     raw, more = raw_from_frame(opened, columns or Columns(), propensity, ends, actions)
-    del opened  # its observation columns are copied by now; a second copy may follow
+    del opened  # its observations are copied by now, and sorting may copy them again
     findings.items += more.items
     if raw is None:
         return None, findings
-    if findings.faults:  # the rest is checked all the same, so that all faults are told at once
+    if findings.faults:  # the rest is checked all the same, so that all faults are reported together
         findings.items += check(raw)[2].items
         return None, findings
     dataset, more = build(raw)
@@ -83,20 +87,20 @@ def save(dataset: Dataset, path: str | Path) -> None:
     """Writes a log in the format of the path's ending; an older file is replaced whole or not at all."""
     path = Path(path)
     if path.suffix.lower() not in writable_endings():
-        raise ValueError(f"{path.name}: a log is saved as {any_of(writable_endings())}")
+        raise ValueError(f"{path.name}: expected a name that ends in {any_of(writable_endings())}")
     if dataset.live is not None:
-        raise ValueError("this Dataset holds padding that no one logged; save the one it was made from")
+        raise ValueError("this Dataset contains padding that was never logged; save the Dataset it was made from")
     if len(set(dataset.episode_ids.tolist())) < dataset.episodes:
-        raise ValueError("an episode stands in this Dataset more than once; save the one it was taken from")
+        raise ValueError("this Dataset contains an episode more than once; save the Dataset it was taken from")
     if dataset.estimated is not None:
-        warning = f"{path.name}: its propensities are estimates, and `load` will take them for logged ones"
+        warning = f"{path.name}: its propensities are estimates, but `load` will take them for logged ones"
         warnings.warn(warning, LogWarning, stacklevel=3)
     known = list(dataset.action_names) if dataset.has_action_words else dataset.action_count
     write_frame(to_frame(dataset), path, {ACTIONS_KEY: json.dumps(known)})
 
 
 def to_frame(dataset: Dataset) -> pl.DataFrame:
-    """The log as a polars frame in the column names that `load` expects; final states are rows without action."""
+    """The log as a polars frame with the column names that `load` expects; final states are rows without an action."""
     names = Columns()
     ends = np.zeros(len(dataset), dtype=bool)
     ends[dataset.starts[1:] - 1] = True
@@ -110,8 +114,8 @@ def to_frame(dataset: Dataset) -> pl.DataFrame:
         rows[names.unit] = np.repeat(dataset.units, dataset.lengths)
     for j, name in enumerate(dataset.observation_names):
         rows[names.observation_prefix + name] = dataset.observations[:, j]
-    words = np.array(dataset.action_names)[dataset.actions] if dataset.has_action_words else dataset.actions
-    rows |= {names.action: words, names.reward: dataset.rewards}
+    actions = np.array(dataset.action_names)[dataset.actions] if dataset.has_action_words else dataset.actions
+    rows |= {names.action: actions, names.reward: dataset.rewards}
     if dataset.propensities is not None:
         rows[names.propensity] = dataset.propensities
     for prefix, matrix in (
@@ -131,7 +135,7 @@ def to_frame(dataset: Dataset) -> pl.DataFrame:
         final[names.unit] = dataset.units[known]
     for j, name in enumerate(dataset.observation_names):
         final[names.observation_prefix + name] = dataset.final_observations[known, j]
-    # a stable sort by the episode's place puts each final state behind its episode's decisions
+    # a stable sort by episode puts each final state after the decisions of its episode
     place = pl.Series("place", np.concatenate([dataset.episode_of_step, np.flatnonzero(known)]))
     both = pl.concat([frame, pl.DataFrame(final)], how="diagonal").with_columns(place)
     return both.sort("place", maintain_order=True).drop("place")
@@ -158,7 +162,7 @@ def _open(source: Any, columns: Columns, findings: Findings) -> Opened | None:
         # column by column: polars' own converter needs pyarrow
         made = {name: _pandas_column(source.iloc[:, j]) for j, name in enumerate(names)}
         return Opened(pl.DataFrame(made), shared=True)
-    raise TypeError(f"a log is a path, a polars or pandas frame, or a Minari data set, not {type(source).__name__}")
+    raise TypeError(f"expected a path, a polars or pandas frame, or a Minari dataset, got {type(source).__name__}")
 
 
 def _pandas_column(series: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Work on the columns of a large log side by side: NumPy lets other threads run while it copies."""
+"""Work on the columns of a large log in parallel: NumPy lets other threads run while it copies."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -7,6 +7,6 @@ from typing import Any
 
 
 def each(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """The function's results in the order of the items."""
+    """The function's results, in the order of the items."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(function, items))

@@ -1,1 +1,1 @@
-"""Propensities that were not logged: estimated, calibrated, carried into intervals."""
+"""Propensities that were not logged: estimated, calibrated, and taken into account in intervals."""

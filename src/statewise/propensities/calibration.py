@@ -1,4 +1,4 @@
-"""Are estimated probabilities right? Calibration of a classifier's predictions, and how far off they still are."""
+"""Are estimated probabilities right? Calibrates a classifier's predictions, and measures how far off they remain."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 BINS = 10
-LEAST_SHARE = 1e-4  # of the log's own action frequencies in every prediction, so that no taken action gets 0
-FITTED_ON = 50_000  # rows; two numbers need no more
+LEAST_SHARE = 1e-4  # of the log's action frequencies in every prediction, so that no action taken gets 0
+FITTED_ON = 50_000  # rows, which is plenty for two parameters
 DRAWS = 200  # of the bootstrap behind the standard error
-SMALL = 0.01  # a calibration error that no estimate will notice
+SMALL = 0.01  # a calibration error too small to matter
 
 
 @dataclass(frozen=True)
 class Calibrator:
     """p ↦ (1 − share)·p^(1/temperature)/Σ + share·f, with f the action frequencies of the log.
 
-    A temperature above 1 takes back a classifier's overconfidence, and the share keeps every action that the log holds
-    possible. Isotonic regression is the usual other choice: it gives probabilities of exactly 0, which no weight
-    1/μ(a|s) survives.
+    A temperature above 1 corrects an overconfident classifier, and the share keeps every logged action possible.
+    Isotonic regression, the usual alternative, gives probabilities of exactly 0, for which 1/μ(a|s) is infinite.
     """
 
     temperature: float
@@ -40,26 +39,26 @@ def fit_calibrator(
     frequencies: Float[np.ndarray, "n actions"],
     actions: Int[np.ndarray, " n"],
 ) -> Calibrator:
-    """The temperature and share with the least log loss on predictions for rows that the classifier did not see."""
+    """The temperature and share with the least log loss, on predictions for rows that the classifier has not seen."""
     from scipy.optimize import minimize
 
     if len(actions) > FITTED_ON:
         rows = np.linspace(0, len(actions) - 1, FITTED_ON).astype(np.int64)
         probabilities, frequencies, actions = probabilities[rows], frequencies[rows], actions[rows]
 
-    def made(point: np.ndarray) -> Calibrator:
+    def calibrator(point: np.ndarray) -> Calibrator:
         share = LEAST_SHARE + (1 - LEAST_SHARE) / (1 + np.exp(-point[1]))
         return Calibrator(float(np.exp(np.clip(point[0], -3, 3))), float(share))
 
     def loss(point: np.ndarray) -> float:
-        return -float(np.log(taken(made(point)(probabilities, frequencies), actions)).mean())
+        return -float(np.log(taken(calibrator(point)(probabilities, frequencies), actions)).mean())
 
-    return made(minimize(loss, np.array([0.0, -4.0]), method="Nelder-Mead", options={"fatol": 1e-7}).x)
+    return calibrator(minimize(loss, np.array([0.0, -4.0]), method="Nelder-Mead", options={"fatol": 1e-7}).x)
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Predictions of about one size, and how often what they predict came true."""
+    """Predictions of about the same size, and how often the predicted action was taken."""
 
     predicted: float
     observed: float
@@ -69,14 +68,14 @@ class Bin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How far probabilities are from what happened, on rows that they were not fitted to."""
+    """How far probabilities are from what was done, on rows that they were not fitted to."""
 
     reliability: tuple[Bin, ...]
     brier: float  # mean of Σ_a (p(a|s) − 1{a taken})²
-    brier_of_frequencies: float  # the same for one who only knows how often each action is taken
+    brier_of_frequencies: float  # the same for the overall action frequencies
     error: float  # expected calibration error: mean of |observed − predicted| over the bins
     standard_error: float
-    chance: float  # the error that perfect probabilities would show, from the bins' noise alone
+    chance: float  # the error that perfect probabilities would show, because of noise in the bins
 
     @property
     def tolerance(self) -> float:
@@ -90,14 +89,14 @@ class Calibration:
     @property
     def summary(self) -> str:
         verdict = (
-            "They agree with what was done."
+            "They agree with the actions taken."
             if self.good
-            else "They do not agree with what was done: try another model, or log the probabilities."
+            else "They do not agree with the actions taken: try another model, or log the probabilities."
         )
         return (
             f"The estimated probabilities are off by {self.error:.3f} ± {self.standard_error:.3f} on average (perfect "
-            f"ones would seem off by {self.chance:.3f}, by chance); their Brier score is {self.brier:.3f}, against "
-            f"{self.brier_of_frequencies:.3f} of the action frequencies alone. {verdict}"
+            f"ones would appear off by {self.chance:.3f}, by chance); their Brier score is {self.brier:.3f}, compared "
+            f"with {self.brier_of_frequencies:.3f} for the action frequencies alone. {verdict}"
         )
 
 
@@ -109,9 +108,9 @@ def measure_calibration(
     frequencies: Float[np.ndarray, "steps actions"],
     seed: int = 0,
 ) -> Calibration:
-    """Every prediction p(a|s) of a legal action against whether a was taken, in bins of equal size.
+    """Compares every prediction p(a|s) of a legal action with whether a was taken, in bins of equal size.
 
-    Decisions of one episode (or unit) are alike, so standard errors count `group`s, not rows.
+    Decisions of one episode (or unit) are alike, so standard errors are over `group`s, not rows.
     """
     happened = np.eye(probabilities.shape[1], dtype=bool)[actions]
     possible = np.ones(probabilities.shape, dtype=bool) if legal is None else legal
@@ -125,14 +124,14 @@ def measure_calibration(
         flat = np.bincount(of_group * bins + place, weights=values, minlength=groups * bins)
         return flat.reshape(groups, bins)
 
-    count, hope, truth = sums(np.ones(len(place))), sums(predicted), sums(came_true.astype(np.float64))
+    count, expected, truth = sums(np.ones(len(place))), sums(predicted), sums(came_true.astype(np.float64))
     total = np.maximum(count.sum(axis=0), 1)
-    gap = (truth - hope).sum(axis=0) / total
-    spread = np.sqrt(((truth - hope - gap * count) ** 2).sum(axis=0)) / total
+    gap = (truth - expected).sum(axis=0) / total
+    spread = np.sqrt(((truth - expected - gap * count) ** 2).sum(axis=0)) / total
     share = total / total.sum()
     drawn = np.random.default_rng(seed).multinomial(groups, np.full(groups, 1 / groups), size=DRAWS)
-    again = np.abs(drawn @ (truth - hope)).sum(axis=1) / (drawn @ count).sum(axis=1)
-    columns = (hope.sum(axis=0) / total, truth.sum(axis=0) / total, spread)
+    again = np.abs(drawn @ (truth - expected)).sum(axis=1) / (drawn @ count).sum(axis=1)
+    columns = (expected.sum(axis=0) / total, truth.sum(axis=0) / total, spread)
     return Calibration(
         reliability=tuple(
             Bin(*(float(column[b]) for column in columns), predictions=int(total[b])) for b in range(bins)

@@ -1,4 +1,4 @@
-"""μ(·|s) by a classifier of actions: fitted to all folds but one, asked for that one, calibrated on the others."""
+"""μ(·|s) from a classifier of actions: each fold is predicted by a model of the others, and calibrated on those."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cross_fit(
     rng: np.random.Generator | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[Float[np.ndarray, "steps actions"], float]:
-    """Cross-fitted and calibrated distributions, and the mean temperature."""
+    """Cross-fitted, calibrated distributions, and the mean temperature."""
     groups = int(dataset.groups.max()) + 1
     fold_of_group = np.random.default_rng(seed).permutation(groups) % folds
     fold = fold_of_group[dataset.groups[dataset.episode_of_step]]
@@ -42,13 +42,13 @@ def cross_fit(
 def refit(
     dataset: Dataset, model: Model | Any, folds: int, seed: int
 ) -> tuple[Float[np.ndarray, "steps actions"], ...]:
-    """Distributions fitted anew, each time to a bootstrap resample of the log's episodes (or units)."""
+    """Distributions refitted to bootstrap resamples of the log's episodes (or units)."""
     seeds = [np.random.default_rng([seed, b + 1]) for b in range(REFITS)]
     return tuple(cross_fit(dataset, model, folds, seed, rng)[0] for rng in seeds)
 
 
 def action_frequencies(dataset: Dataset) -> Float[np.ndarray, "steps actions"]:
-    """How often the log takes each action, over the legal ones of each row: above 0 for whatever was taken."""
+    """How often each action is taken in the log, among those legal in the row; above 0 for the action taken."""
     counts = np.bincount(dataset.actions, minlength=dataset.action_count).astype(np.float64)
     return legal_only(np.broadcast_to(counts / counts.sum(), (len(dataset), len(counts))), dataset)
 
@@ -56,7 +56,7 @@ def action_frequencies(dataset: Dataset) -> Float[np.ndarray, "steps actions"]:
 def legal_only(
     probabilities: Float[np.ndarray, "steps actions"], dataset: Dataset
 ) -> Float[np.ndarray, "steps actions"]:
-    """The probabilities of legal actions, scaled to sum to 1; alike over them where they had none."""
+    """The probabilities of legal actions, scaled to sum to 1; equal for all of them where they had none."""
     if dataset.legal is None:
         return probabilities
     masked = np.where(dataset.legal, probabilities, 0.0)
@@ -73,7 +73,7 @@ def out_of_fold(
     rng: np.random.Generator | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Float[np.ndarray, "steps actions"]:
-    """Each row's prediction by a model fitted to the other folds, or with `rng` to a resample of their groups."""
+    """Predicts each row by a model fitted to the other folds or, given `rng`, to a resample of their groups."""
     from threadpoolctl import threadpool_limits
 
     predicted = np.zeros((len(dataset), dataset.action_count))
@@ -101,7 +101,7 @@ def out_of_fold(
         progress(len(done))
 
     tasks = [(k, seen_by(k)) for k in range(int(fold.max()) + 1)]
-    # one thread a fold: threads within a fit wait for one another, which on a busy machine takes a hundred times longer
+    # one thread per fold: threads within a fit wait for one another, a hundred times longer on a busy machine
     with threadpool_limits(1):
         each(predict, tasks)
     return predicted
@@ -116,7 +116,7 @@ def classifier(model: Model | Any, seed: int = 0) -> Any:
     from sklearn.preprocessing import StandardScaler
 
     if model == "boosting":
-        # small trees that stop early: propensities are smoother than what boosting is usually used for
+        # small trees, stopped early: propensities are smoother than what boosting is usually used for
         return HistGradientBoostingClassifier(
             learning_rate=0.06,
             max_iter=300,
@@ -129,4 +129,4 @@ def classifier(model: Model | Any, seed: int = 0) -> Any:
         return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     if hasattr(model, "fit") and hasattr(model, "predict_proba"):
         return clone(model)
-    raise ValueError(f"a propensity model is 'boosting', 'logistic' or a scikit-learn classifier, not {model!r}")
+    raise ValueError(f"expected 'boosting', 'logistic' or a scikit-learn classifier as the model, got {model!r}")

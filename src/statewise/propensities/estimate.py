@@ -1,4 +1,4 @@
-"""Propensities that were not logged, estimated: a classifier of actions, cross-fitted by episode and calibrated."""
+"""Estimates propensities that were not logged: a classifier of actions, cross-fitted by episode and calibrated."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ def estimate_propensities(
     seed: int = 0,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Dataset:
-    """The log with μ(·|s) estimated; `.estimated` says how far it can be trusted, and `.refits` are other fits.
+    """The log with estimates of μ(·|s); its `estimated` says how far they can be trusted, its `refits` are other fits.
 
     `model` is `"boosting"` (gradient-boosted trees), `"logistic"`, or any scikit-learn classifier with `predict_proba`.
-    It is fitted to all folds but one and predicts that one, in turn; folds are whole episodes, or units where there
-    are any. So no row's distribution comes from a model that saw any row of its episode (or unit). The predictions are
-    calibrated on other folds than their own, illegal actions get 0, and an action that was taken never does.
+    In turn, it is fitted to all folds but one and predicts that one; folds are whole episodes, or units if there are
+    any. So no row's distribution comes from a model that has seen a row of its episode (or unit). Predictions are
+    calibrated on folds other than their own; illegal actions get probability 0, and actions taken never do.
 
     >>> data = estimate_propensities(log)  # doctest: +SKIP
     >>> print(data.estimated.summary)  # doctest: +SKIP
     >>> result = fit(data, seeds=5)  # doctest: +SKIP
     """
     if dataset.live is not None:
-        raise ValueError("this Dataset holds padding that no one decided; estimate propensities before augmenting it")
+        raise ValueError(
+            "this Dataset contains padding, which nobody decided; estimate propensities before augmenting it"
+        )
     groups = int(dataset.groups.max()) + 1
     if groups < 2 or folds < 2:
         kind = "episodes" if dataset.units is None else "units"
-        raise ValueError(f"estimating propensities needs 2 {kind} and 2 folds at least, not {groups} and {folds}")
+        raise ValueError(f"estimating propensities needs at least 2 {kind} and 2 folds, got {groups} and {folds}")
     folds = min(folds, groups)
     distributions, temperature = cross_fit(dataset, model, folds, seed, progress=progress)
     log, group = filled(dataset, distributions), dataset.groups[dataset.episode_of_step]
