@@ -124,8 +124,7 @@ def _measure(policy: TreePolicy, data: Prepared, errors: Float[np.ndarray, " fit
     values = policy.action_values(data.first)
     value = (chances * np.where(np.isfinite(values), values, 0.0)).sum(axis=1).mean()
     spread = -(chances * np.log(np.where(chances > 0, chances, 1.0))).sum(axis=1).mean()
-    numbers = (jnp.asarray(number, jnp.float32) for number in (value, errors.mean(), spread))
-    return of_learner(*numbers, critic=jnp.asarray(errors))
+    return of_learner(float(value), float(errors.mean()), float(spread), critic=jnp.asarray(errors))
 
 
 def _regressor() -> Any:

@@ -70,7 +70,7 @@ def gate(
     bounds = intervals_of([judged.quotient(name) for name in names], log, "bootstrap", level, draws)
     new, current = (judged.estimate(name, bound, level) for name, bound in zip(names, bounds, strict=True))
     paired = difference(judged.quotient(estimator), judged.quotient("behaviour"))
-    error = standard_error(paired.influence(), log.dataset.groups)
+    gap, error = new.value - current.value, standard_error(new.influence - current.influence, log.dataset.groups)
     pairs = zip(judged.refits(estimator), judged.refits("behaviour"), strict=True)
     factor = widening(error, [one.value - other.value for one, other in pairs])
     if np.isfinite(paired.influence()).all():
@@ -79,13 +79,13 @@ def gate(
         (bound,) = intervals_of([paired], log, interval, level, draws)
     else:  # no episode carries any weight
         bound = (-np.inf, np.inf)
-    low, high = (paired.value + factor * (end - paired.value) for end in bound)
+    low, high = (gap + factor * (end - gap) for end in bound)
     episodes = log.dataset.episodes
-    answer, reason, needed = _decide(new, current, paired.value, low, high, factor * error, episodes)
+    answer, reason, needed = _decide(new, current, gap, low, high, factor * error, episodes)
     return Decision(
         answer=answer,
         reason=reason,
-        difference=paired.value,
+        difference=gap,
         low=low,
         high=high,
         standard_error=factor * error,

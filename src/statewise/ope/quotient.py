@@ -38,7 +38,7 @@ class Quotient:
 
 def difference(one: Quotient, other: Quotient) -> Quotient:
     """θ₁ − θ₂ of two estimates on the same episodes, paired, to first order; it rests on what the first does."""
-    return mean_of(one.value - other.value + one.influence() - other.influence(), one)
+    return mean_of(one.value - other.value + (one.influence() - other.influence()), one)
 
 
 def mean_of(values: Float[np.ndarray, " episodes"], like: Quotient) -> Quotient:

@@ -38,21 +38,24 @@ class Metrics(eqx.Module):
     finite: Bool[Array, "4"]
 
 
+Number = Float[Array, ""] | float
+
+
 def of_learner(
-    value: Float[Array, ""],
-    loss: Float[Array, ""],
-    entropy: Float[Array, ""],
+    value: Number = jnp.nan,
+    loss: Number = jnp.nan,
+    entropy: Number = jnp.nan,
     *,
     ratio: Any = (),
     critic: Any = (),
     actor: Any = (),
-    reward: Float[Array, ""] | float = jnp.nan,
-    ratio_ess: Float[Array, ""] | float = jnp.nan,
+    reward: Number = jnp.nan,
+    ratio_ess: Number = jnp.nan,
 ) -> Metrics:
     """What a learner without the parts of OPPOSD can tell; the rest is NaN, which says: it has no such thing."""
-    told = (value, reward, ratio_ess, jnp.nan, loss, entropy, jnp.nan, jnp.nan, jnp.nan)
+    numbers = (value, reward, ratio_ess, jnp.nan, loss, entropy, jnp.nan, jnp.nan, jnp.nan)
     finite = jnp.stack([jnp.asarray(True), _finite(ratio), _finite(critic), _finite(actor)])
-    return Metrics(*(jnp.asarray(number, jnp.float32) for number in told), finite=finite)
+    return Metrics(*(jnp.asarray(number, jnp.float32) for number in numbers), finite=finite)
 
 
 def measure(
