@@ -63,7 +63,6 @@ class Prepared(eqx.Module):
     behaviour: Float[Array, "steps actions"]  # μ(·|s) of every row
     ground: ratio.Ground | None
     chain: Kind = eqx.field(static=True)
-    actions: int = eqx.field(static=True)
 
 
 class State(eqx.Module):
@@ -89,14 +88,14 @@ def prepare(config: ACER, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepar
     if config.state_ratio is not None:
         ground = ratio.prepare(config.state_ratio, dataset, chain, key_for(key, "features"))
     log = device_log(dataset, discount, scale_of_returns(dataset, discount))
-    return Prepared(log, behaviour, ground, chain.kind, dataset.action_count), view
+    return Prepared(log, behaviour, ground, chain.kind), view
 
 
 def init(config: ACER, data: Prepared, key: Key[Array, ""]) -> State:
     """The policy starts as the cloned behaviour, and so does its average."""
     features, log = data.log.rows.features, data.log
-    cloned = actor.clone(_actor(config), features, data.actions, log, key_for(key, "clone"))
-    critic = q_network.initial(config.critic, features, data.actions, config.updates, key_for(key, "critic"))
+    cloned = actor.clone(_actor(config), features, data.log.actions, log, key_for(key, "clone"))
+    critic = q_network.initial(config.critic, features, data.log.actions, config.updates, key_for(key, "critic"))
     w = None
     if config.state_ratio is not None and data.ground is not None:
         w = ratio.initial(config.state_ratio, data.ground, features, key_for(key, "ratio"))
@@ -126,7 +125,7 @@ def update(config: ACER, data: Prepared, state: State, key: Key[Array, ""]) -> t
         weight = plain * ratio.of_rows(data.ground, w, rows)
         effective = jnp.sum(weight) ** 2 / (jnp.sum(plain) * jnp.sum(weight**2 / jnp.where(plain > 0, plain, 1.0)))
     chances = log_policy(policy, rows.state, rows.legal)
-    taken = jax.nn.one_hot(rows.action, data.actions)
+    taken = jax.nn.one_hot(rows.action, data.log.actions)
     worth = q_network.values(critic.network, rows.state)[0]
     gradient = direction(chances, worth, data.behaviour[rows.index], taken, returns, config.truncation)
     spread = entropy(chances)

@@ -38,36 +38,28 @@ class BehaviourCloning:
     updates: int = 2000
 
 
-class Prepared(eqx.Module):
-    """The log as the learner draws from it."""
-
-    log: DeviceLog
-    actions: int = eqx.field(static=True)
-
-
 class State(eqx.Module):
     """All that changes from update to update."""
 
     actor: Learned
 
 
-def prepare(config: BehaviourCloning, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepared, View]:
+def prepare(config: BehaviourCloning, dataset: Dataset, key: Key[Array, ""]) -> tuple[DeviceLog, View]:
     """Puts a scaled log on the device; it need not hold propensities."""
     discount = discount_of(dataset, config.discount)
     dataset, view = view_of(dataset)
-    log = device_log(dataset, discount, scale_of_returns(dataset, discount), propensities=False)
-    return Prepared(log, dataset.action_count), view
+    return device_log(dataset, discount, scale_of_returns(dataset, discount), propensities=False), view
 
 
-def init(config: BehaviourCloning, data: Prepared, key: Key[Array, ""]) -> State:
+def init(config: BehaviourCloning, log: DeviceLog, key: Key[Array, ""]) -> State:
     """A nearly uniform policy."""
-    sizes = (data.log.rows.features, *config.hidden, data.actions)
+    sizes = (log.rows.features, *config.hidden, log.actions)
     return State(start(initial_network(key_for(key, "actor"), sizes, last_scale=0.01), _optimiser(config)))
 
 
-def update(config: BehaviourCloning, data: Prepared, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
+def update(config: BehaviourCloning, log: DeviceLog, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
     """One step up the likelihood of logged actions."""
-    rows = data.log.draw(key_for(key, "actor"), config.batch)
+    rows = log.draw(key_for(key, "actor"), config.batch)
     learned, loss = descend_once(state.actor, _optimiser(config), lambda network: surprise(network, rows))
     spread = jnp.mean(entropy(log_policy(learned.network, rows.state, rows.legal)))
     return State(learned), of_learner(jnp.asarray(jnp.nan), loss, spread, actor=learned)

@@ -45,38 +45,29 @@ class CQL:
     updates: int = 1000
 
 
-class Prepared(eqx.Module):
-    """The log as the learner draws from it."""
-
-    log: DeviceLog
-    actions: int = eqx.field(static=True)
-
-
 class State(eqx.Module):
     """All that changes from update to update."""
 
     critic: Tracked
 
 
-def prepare(config: CQL, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepared, View]:
+def prepare(config: CQL, dataset: Dataset, key: Key[Array, ""]) -> tuple[DeviceLog, View]:
     """Puts a scaled log on the device; it need not hold propensities."""
     if config.temperature <= 0:
         raise ValueError(f"temperature: expected a number above 0, got {config.temperature}")
     discount = discount_of(dataset, config.discount)
     dataset, view = view_of(dataset)
-    log = device_log(dataset, discount, scale_of_returns(dataset, discount), propensities=False)
-    return Prepared(log, dataset.action_count), view
+    return device_log(dataset, discount, scale_of_returns(dataset, discount), propensities=False), view
 
 
-def init(config: CQL, data: Prepared, key: Key[Array, ""]) -> State:
+def init(config: CQL, log: DeviceLog, key: Key[Array, ""]) -> State:
     """One Q network and its slow copy."""
-    features = data.log.rows.features
-    return State(q_network.initial(config.critic, features, data.actions, config.updates, key_for(key, "critic")))
+    features = log.rows.features
+    return State(q_network.initial(config.critic, features, log.actions, config.updates, key_for(key, "critic")))
 
 
-def update(config: CQL, data: Prepared, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
+def update(config: CQL, log: DeviceLog, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
     """Some steps of the Q network, which is the policy."""
-    log = data.log
 
     def next_value(networks: Network, slow: Network, batch: Transitions) -> Float[Array, " batch"]:
         fast = q_network.only_legal(q_network.values(networks, batch.rows.next_state)[0], batch.next_legal)

@@ -47,7 +47,6 @@ class Prepared(eqx.Module):
 
     log: DeviceLog
     discounted: bool = eqx.field(static=True)  # the actor's rows are drawn by d̂_γ
-    actions: int = eqx.field(static=True)
 
 
 class State(eqx.Module):
@@ -65,13 +64,13 @@ def prepare(config: OffPAC, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prep
     scale = scale_of_returns(dataset, discount) if config.scale_values else 1.0
     log = device_log(dataset, discount, scale, critic.value_discount(config.critic, dataset, discount))
     discounted = discount < 1 and config.variant == "full" and config.emphasis is None
-    return Prepared(log, discounted, dataset.action_count), view
+    return Prepared(log, discounted), view
 
 
 def init(config: OffPAC, data: Prepared, key: Key[Array, ""]) -> State:
     """Warm-start π on the logged actions and V̂ on the behaviour's returns."""
     features = data.log.rows.features
-    cloned = actor.clone(config.actor, features, data.actions, data.log, key_for(key, "clone"))
+    cloned = actor.clone(config.actor, features, data.log.actions, data.log, key_for(key, "clone"))
     value = critic.initial(config.critic, features, key_for(key, "critic"))
     value, _ = critic.fit(config.critic, value, None, data.log, config.critic.warm_steps, key_for(key, "warm critic"))
     return State(value, start(cloned, actor.optimiser(config.actor, config.updates)), cloned)

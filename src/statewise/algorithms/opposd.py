@@ -58,7 +58,6 @@ class Prepared(eqx.Module):
     ground: ratio.Ground
     chain: Kind = eqx.field(static=True)
     discounted: bool = eqx.field(static=True)  # the actor's rows are drawn by d̂_γ
-    actions: int = eqx.field(static=True)
 
 
 class State(eqx.Module):
@@ -79,13 +78,13 @@ def prepare(config: OPPOSD, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prep
     scale = scale_of_returns(dataset, discount) if config.scale_values else 1.0
     log = device_log(dataset, discount, scale, critic.value_discount(config.critic, dataset, discount))
     discounted = discount < 1 and config.variant == "full"
-    return Prepared(log, ground, chain.kind, discounted, dataset.action_count), view
+    return Prepared(log, ground, chain.kind, discounted), view
 
 
 def init(config: OPPOSD, data: Prepared, key: Key[Array, ""]) -> State:
     """Line 1: warm-start π on the logged actions, V̂ on the behaviour's returns, w on the cloned policy."""
     features = data.log.rows.features
-    cloned = actor.clone(config.actor, features, data.actions, data.log, key_for(key, "clone"))
+    cloned = actor.clone(config.actor, features, data.log.actions, data.log, key_for(key, "clone"))
     value = critic.initial(config.critic, features, key_for(key, "critic"))
     value, _ = critic.fit(config.critic, value, None, data.log, config.critic.warm_steps, key_for(key, "warm critic"))
     w = ratio.initial(config.ratio, data.ground, features, key_for(key, "ratio"))

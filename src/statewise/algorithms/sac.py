@@ -49,13 +49,6 @@ class SAC:
     updates: int = 1000
 
 
-class Prepared(eqx.Module):
-    """The log as the learner draws from it."""
-
-    log: DeviceLog
-    actions: int = eqx.field(static=True)
-
-
 class State(eqx.Module):
     """All that changes from update to update."""
 
@@ -64,25 +57,24 @@ class State(eqx.Module):
     temperature: Tuned
 
 
-def prepare(config: SAC, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepared, View]:
+def prepare(config: SAC, dataset: Dataset, key: Key[Array, ""]) -> tuple[DeviceLog, View]:
     """Puts a scaled log on the device; it need not hold propensities."""
     discount = discount_of(dataset, config.discount)
     dataset, view = view_of(dataset)
-    log = device_log(dataset, discount, scale_of_returns(dataset, discount), propensities=False)
-    return Prepared(log, dataset.action_count), view
+    return device_log(dataset, discount, scale_of_returns(dataset, discount), propensities=False), view
 
 
-def init(config: SAC, data: Prepared, key: Key[Array, ""]) -> State:
+def init(config: SAC, log: DeviceLog, key: Key[Array, ""]) -> State:
     """Two critics, and a nearly uniform policy."""
-    features, actions = data.log.rows.features, data.actions
+    features, actions = log.rows.features, log.actions
     critics = q_network.initial(config.critic, features, actions, config.updates, key_for(key, "critic"), CRITICS)
     network = initial_network(key_for(key, "actor"), (features, *config.hidden, actions), last_scale=0.01)
     return State(critics, start(network, _optimiser(config)), temperature.initial(config.temperature))
 
 
-def update(config: SAC, data: Prepared, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
+def update(config: SAC, log: DeviceLog, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
     """One update of the policy, after some of the critics."""
-    policy, log, heat = state.actor.network, data.log, state.temperature.value
+    policy, heat = state.actor.network, state.temperature.value
 
     # The soft value of the current policy, by the lesser critic
     def next_value(critics: Network, slow: Network, batch: Transitions) -> Float[Array, " batch"]:

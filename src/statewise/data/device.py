@@ -70,6 +70,7 @@ class DeviceLog(eqx.Module):
     value_discount: Float[Array, ""]  # what values bootstrap with: the discount, or less if that is 1
     scale: Float[Array, ""]  # of the log's returns; 1 leaves rewards as they are
     first_share: Float[Array, ""]  # P(t = −1) if t = −1, 0, 1, … is drawn with probability ∝ γᵗ⁺¹
+    actions: int = eqx.field(static=True)  # how many there are
     horizon: int = eqx.field(static=True)
     mean_length: float = eqx.field(static=True)  # of episodes, by which a number of rows becomes a number of episodes
 
@@ -135,6 +136,7 @@ def device_log(
         value_discount=jnp.asarray(discount if value_discount is None else value_discount, dtype=jnp.float32),
         scale=jnp.asarray(scale, dtype=jnp.float32),
         first_share=jnp.asarray(dataset.episodes / (dataset.episodes + later), dtype=jnp.float32),
+        actions=dataset.action_count,
         horizon=int(dataset.lengths.max()),
         mean_length=float(dataset.lengths.mean()),
     )

@@ -23,7 +23,7 @@ from statewise.parts.ratio_closed_form import Flow
 
 def stacked(prepared: Sequence[Any]) -> Any:
     """One pytree whose leaves have a first axis over the logs."""
-    logs = [one.log for one in prepared]
+    logs = [one if isinstance(one, DeviceLog) else one.log for one in prepared]
     if len({(log.starts.shape, log.terminal.shape[0] > 0) for log in logs}) > 1:
         raise ValueError("logs with other numbers of episodes, or without any that ended, cannot be stacked")
     ended = max(log.terminal.shape[0] for log in logs)
@@ -33,13 +33,14 @@ def stacked(prepared: Sequence[Any]) -> Any:
     grounds = [getattr(one, "ground", None) for one in prepared]
     fold = max((g.flow.folds.shape[1] for g in grounds if g is not None and g.flow is not None), default=0)
     grown = []
-    for one, ground in zip(prepared, grounds, strict=True):
-        changes: dict[str, Any] = {"log": _log(one.log, rows, ended, horizon, length)}
+    for one, log, ground in zip(prepared, logs, grounds, strict=True):
+        longer = _log(log, rows, ended, horizon, length)
+        changes: dict[str, Any] = {"log": longer}
         if ground is not None:
-            changes["ground"] = _ground(ground, one.log.rows.table.shape[0], rows, fold)
+            changes["ground"] = _ground(ground, log.rows.table.shape[0], rows, fold)
         if hasattr(one, "behaviour"):
             changes["behaviour"] = _longer(one.behaviour, rows, "edge")
-        grown.append(replace(one, **changes))
+        grown.append(longer if one is log else replace(one, **changes))
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *grown)
 
 
