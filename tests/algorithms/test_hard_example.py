@@ -13,6 +13,7 @@ from statewise.ops.networks import Network
 from statewise.parts import actor, critic, ratio
 from statewise.parts.actor import Actor
 from statewise.parts.anchor import Anchor
+from statewise.parts.chain import chain_of
 from statewise.parts.critic import Batch, Critic
 from statewise.parts.learned import start
 from statewise.parts.policy import action_ratio
@@ -38,7 +39,7 @@ def estimates():
     assert (data.lengths == DECISIONS).all()
     log = device_log(data, 1.0)
     basis = turned(RATIO, None, np.asarray(data.observations, np.float64))
-    ground = Ground(jnp.asarray(1.0), basis, make_flow(basis, data, "renewal", 1.0))
+    ground = Ground(jnp.asarray(1.0), basis, make_flow(basis, data, chain_of(data, 1.0)))
     rows = log.rows.take(jnp.arange(len(data)))
 
     @jax.jit

@@ -17,6 +17,7 @@ from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP, softmax, with_absorbing
 from statewise.ops.networks import Network
 from statewise.parts import ratio, ratio_closed_form
+from statewise.parts.chain import chain_of
 from statewise.parts.policy import action_ratio
 from statewise.parts.ratio import Ground
 from statewise.parts.ratio_closed_form import FOLDS, ClosedForm, Flow, draw_rows, make_basis, make_flow, turned
@@ -128,7 +129,7 @@ def test_population_with_illegal_actions_gives_the_exact_ratio(chain):
 def ground_of(data, chain, settings=NEARLY_FREE):
     """One-hot observations as features."""
     basis = turned(settings, None, np.asarray(data.observations, np.float64))
-    return Ground(jnp.asarray(1.0), basis, make_flow(basis, data, chain, DISCOUNT[chain]))
+    return Ground(jnp.asarray(1.0), basis, make_flow(basis, data, chained(data, chain)))
 
 
 @eqx.filter_jit
@@ -136,6 +137,13 @@ def fitted(settings, ground, policy, log, chain, states):
     state = ratio.initial(settings, ground, log.rows.features, jax.random.key(0))
     state = ratio.fit(settings, ground, state, policy, log, chain, jax.random.key(1))
     return ratio.of_states(ground, state, states), ratio.of_rows(ground, state, log.rows.take(log.starts))
+
+
+def chained(data, kind):
+    """The log's chain, of that kind whatever its episodes ended by."""
+    chain = chain_of(data, DISCOUNT[kind], stationary=kind == "continuing")
+    assert chain.kind == kind
+    return chain
 
 
 def from_log(data, chain, policy, states=None):
@@ -238,13 +246,15 @@ def ragged(request):
     data = replace(
         data, observations=data.observations / [80.0, 1.0], final_observations=data.final_observations / [80.0, 1.0]
     )
+    if request.param == "continuing":  # which no episode that ends is
+        data = replace(data, terminated=np.zeros(40, bool))
     rho = np.random.default_rng(5).gamma(2.0, 0.5, size=len(data))
     return request.param, data, rho
 
 
 def solve_on(settings, data, chain, rho):
     basis = make_basis(settings, data.observations, 1.0, jax.random.key(4))
-    flow = make_flow(basis, data, chain, DISCOUNT[chain])
+    flow = make_flow(basis, data, chained(data, chain))
     rows, weight = draw_rows(flow, 10**6, jax.random.key(0))
     solution = ratio_closed_form.solve(settings, flow, rows, weight, jnp.asarray(rho, jnp.float32)[rows])
 
@@ -260,7 +270,7 @@ def folds_of(flow):
 
 def test_folds_part_the_log_by_episode():
     data = make([1 + e % 7 for e in range(40)])
-    folds = folds_of(make_flow(turned(ClosedForm(), None, data.observations), data, "renewal", 1.0))
+    folds = folds_of(make_flow(turned(ClosedForm(), None, data.observations), data, chained(data, "renewal")))
     assert sorted(np.concatenate(folds).tolist()) == list(range(len(data)))
     episodes = [set(data.episode_of_step[fold].tolist()) for fold in folds]
     assert sum(map(len, episodes)) == 40
