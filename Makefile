@@ -29,8 +29,9 @@ check: $(SET_UP_DEV)
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
-# The site, in build/site; strictly: a broken link or a name that no longer exists is an error.
+# The site, in build/site, after its lists have been made from the code. A broken link or an unknown name is an error.
 docs: $(SET_UP_DEV)
+	$(BIN)/python tools/docs.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The report is tested in a real browser where there is one, or one can be installed; this never fails the tests.
