@@ -1,23 +1,23 @@
-"""Errors of every estimator here and of SCOPE-RL's corresponding ones, on logs of three domains and three distances.
+"""The errors of every estimator here and of SCOPE-RL's counterparts, on logs of three domains, at three distances.
 
 python benchmarks/accuracy.py [--peer ENVIRONMENT/bin/python] [--out docs/accuracy.md]
 
-A target mixes the behaviour with a better policy: 25, 50 and 75 % of it. Ten logs of each (seeds 0 to 9):
+A target mixes the behaviour with a better policy, which makes up 25, 50 or 75 % of it. Ten logs each (seeds 0 to 9):
 
-- tabular: 300 episodes of 50 steps of a random problem of 10 states and 3 actions, each of which leads to a few states
-  only, γ = .95; the truth is exact;
-- CartPole: 200 episodes of the uniform policy, γ = .98; the better policy pushes to where the pole leans;
-- HIV: 100 episodes of 200 steps of μ = .7 π̂ + .3 uniform, γ = .98; the better policy is π̂.
+- tabular: 300 episodes of 50 steps of a random problem with 10 states and 3 actions, each of which leads to only a few
+  states, γ = 0.95; the truth is exact;
+- CartPole: 200 episodes of the uniform policy, γ = 0.98; the better policy pushes towards where the pole leans;
+- HIV: 100 episodes of 200 steps of μ = 0.7 π̂ + 0.3 uniform, γ = 0.98; the better policy is π̂.
 
-The truth of the last two is the mean of 4,000 and 1,000 simulated episodes. A number is the root mean squared error in
-percent of the truth; behind it, how many of the ten logs had the verdict supported / weak / not identified.
+For the last two, the truth is the mean of 4,000 and 1,000 simulated episodes. Numbers are root mean squared errors in
+percent of the truth; in parentheses, how many of the ten logs had the verdict supported / weak / not identified.
 
-SCOPE-RL runs in an environment of its own (see scope_rl_peer.py). It needs episodes of one length: those that end are
-filled up with an absorbing state that pays 0 and in which both policies act uniformly. Of the ways to call each of its
-estimators the one that does best on a domain is told, chosen with the truth at hand.
+SCOPE-RL runs in an environment of its own (see scope_rl_peer.py). It needs episodes of equal length, so those that end
+early are padded with an absorbing state that pays 0 and in which both policies act uniformly. Where one of its
+estimators can be called in several ways, the table shows the one that did best on a domain, chosen by the truth.
 
-Bounds of verdicts and constants were set on other logs. What to mend was seen on these, in earlier versions of the
-table.
+The bounds of verdicts and all constants were set on other logs. What needed fixing was seen on these, in earlier
+versions of the table.
 """
 
 import argparse

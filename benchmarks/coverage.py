@@ -1,15 +1,15 @@
-"""How often 95 % intervals hold the truth, by estimator and verdict, on many simulated logs of three domains.
+"""How often 95 % intervals contain the truth, by estimator and verdict, on many simulated logs of three domains.
 
 python benchmarks/coverage.py [--logs 200] [--out docs/coverage.md]
 
-Each domain has a target near its behaviour: ten random problems of six states (500 episodes that go on for 50 steps,
-γ = .9), the paper's hard example (500 episodes), and CartPole (300 episodes). The truth is exact for the finite
-problems, and the mean of 200,000 episodes for CartPole. A row counts the logs on which an estimator had a verdict, and
-the share of them whose interval held the truth. Errors are in standard errors, as the root of their mean square: 1
-where these are right.
+Each domain has a target near its behaviour: ten random problems with six states (500 episodes, cut off after 50 steps,
+γ = 0.9), the paper's hard example (500 episodes), and CartPole (300 episodes). The truth is exact for the finite
+problems, and the mean of 200,000 episodes for CartPole. For each verdict, a row gives the number of logs on which an
+estimator had it, and the share of those whose interval contained the truth. The error is the root mean square in units
+of the standard error: 1 if standard errors are right.
 
-Bounds of verdicts and constants were set on other logs. What to mend was seen on these, in earlier versions of the
-table.
+The bounds of verdicts and all constants were set on other logs. What needed fixing was seen on these, in earlier
+versions of the table.
 """
 
 import argparse
