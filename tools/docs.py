@@ -134,11 +134,12 @@ def estimators() -> str:
 
 
 def presets() -> str:
-    rows = []
+    lines = []
     for name, table in PRESETS.items():
-        own = _settings(table["opposd"], sw.OPPOSD()) if table else []
-        rows.append((f"`{name}`", _codes(table) or "no algorithm", _codes(own) or "none"))
-    return _table(("name", "has settings of its own for", "settings of `opposd` that differ from its defaults"), rows)
+        own = f"settings of its own for {_codes(table)}" if table else "the defaults of every algorithm"
+        differing = _codes(_settings(table["opposd"], sw.OPPOSD())) if table else ""
+        lines.append(f"- `{name}`: {own}." + (f" Those of `opposd` that differ: {differing}." if differing else ""))
+    return "\n".join(lines)
 
 
 def _settings(one: Any, other: Any, prefix: str = "") -> list[str]:
@@ -212,7 +213,7 @@ def pages() -> dict[Path, str]:
         for name, made in LISTS.items():
             between = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", flags=re.S)
             if between.search(text):
-                text = between.sub(lambda marks, made=made: f"{marks[1]}{made()}\n{marks[2]}", text)
+                text = between.sub(lambda marks, made=made: f"{marks[1]}\n{made()}\n\n{marks[2]}", text)
                 found[path] = text
     return found
 
