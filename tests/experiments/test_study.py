@@ -76,7 +76,7 @@ def test_quick_is_the_same_study_but_small(tmp_path):
         ('domain = "cartpole"', 'domain = "hiv", lean = 0.3', "only CartPole's behaviour can lean"),
         ('algorithm = "sac"', 'algorithm = "sacc"', "there is no algorithm 'sacc'; did you mean 'sac'?"),
         ('algorithm = "opposd"', 'algorithm = "opposd", preset = "papr"', "there is no preset 'papr'"),
-        ('algorithm = "sac"', 'algorithm = "sac", preset = "paper-hiv"', "has no settings of sac"),
+        ('algorithm = "sac"', 'algorithm = "sac", preset = "paper-hiv"', "has no settings for sac"),
         (
             'algorithm = "opposd"',
             'algorithm = "opposd", settings = { critic = { stps = 3 } }',
