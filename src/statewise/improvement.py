@@ -34,7 +34,7 @@ from statewise.ope.select import Selection, choose
 from statewise.propensities.crossfit import Model
 from statewise.propensities.estimate import estimate_propensities
 from statewise.report.content import ReportContent
-from statewise.report.decided import Candidate, decided
+from statewise.report.decision import Candidate, from_decision
 from statewise.report.folder import REPORT, curves_of, write_report
 
 PARTS = (0.6, 0.2)  # to learn from, to choose by; the rest evaluates
@@ -148,7 +148,7 @@ def improve(
         progress(Stage("evaluating", done, len(chosen)))
         decisions[name] = gate(selection.policy, judging, discount=discount, level=plan.level, seed=plan.seed)
     progress(Stage("evaluating", len(chosen), len(chosen)))
-    content = decided(
+    content = from_decision(
         decisions[best],
         tuple(Candidate(name, chosen[name], decisions[name].estimate, name == best) for name in chosen),
         log=log,

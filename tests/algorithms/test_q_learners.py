@@ -50,7 +50,7 @@ def last_state(monkeypatch, data, config):
     return result, jax.tree.map(lambda leaf: leaf[0], states[-1][0])
 
 
-def values_told(network, data):
+def value_estimates(network, data):
     scaled = Scaler.of(data)(np.eye(STATES))
     scale = np.std(data.returns(DISCOUNT))
     return scale * np.asarray(network(jnp.asarray(scaled, jnp.float32)), np.float64)
@@ -87,7 +87,7 @@ def test_sac_settles_where_soft_value_iteration_does(data, monkeypatch):
     assert 0.01 < policy.min() < 0.3  # soft, and not uniform
     for i in range(2):
         network = jax.tree.map(lambda leaf, i=i: leaf[i], state.critic.network)
-        np.testing.assert_allclose(values_told(network, data), exact, rtol=0.01)
+        np.testing.assert_allclose(value_estimates(network, data), exact, rtol=0.01)
 
 
 def test_temperature_falls_while_the_entropy_is_too_high_and_rises_while_too_low():
@@ -130,7 +130,7 @@ def test_cql_without_conservatism_is_value_iteration(data, monkeypatch):
     for _ in range(100):
         exact = backed_up(exact.max(axis=1))
     network = jax.tree.map(lambda leaf: leaf[0], state.critic.network)
-    np.testing.assert_allclose(values_told(network, data), exact, rtol=0.01)
+    np.testing.assert_allclose(value_estimates(network, data), exact, rtol=0.01)
     expected = softmax(exact / np.std(data.returns(DISCOUNT)) / config.temperature)
     np.testing.assert_allclose(result.policies[0].probabilities(np.eye(STATES)), expected, atol=0.05)
 

@@ -196,7 +196,7 @@ def test_a_policy_never_learns_from_columns_that_it_may_not_see(case):
     assert_gradient(gradient, [np.asarray(leaf) for leaf in jax.tree.leaves(plain)])
     assert (np.asarray(moved.weights[0])[1:] == 0).all()
     assert np.abs(np.asarray(moved.weights[0] - blind.weights[0])[0]).max() > 0
-    with pytest.raises(ValueError, match=r"actor.features: \[99\] are not columns"):
+    with pytest.raises(ValueError, match=r"actor.features: expected columns from 0 to 1, got \[99\]"):
         actor.seeing(replace(PLAIN, features=(99,)), policy)
 
 
