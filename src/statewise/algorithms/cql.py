@@ -2,9 +2,9 @@
 
 ℓ = mean (r + γ Q̄(s', argmax_b Q(s',b)) − Q(s,a))² + α · mean [log Σ_b exp Q(s,b) − Q(s,a)]
 
-The policy is softmax(Q/τ) with Q in units of the log's returns: nearly greedy, except among
-actions whose values differ by less than τ, and every action keeps some probability. As a network it is Q with its last
-layer divided by τ.
+The policy is softmax(Q/τ) with Q in units of the log's returns: nearly greedy, except among actions whose
+values differ by less than τ, and every action keeps some probability. As a network it is Q with its last layer divided
+by τ.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The off-support anchor: where there are no data, the policy stays close to the one it was cloned as.
+"""The off-support anchor: where there are no data, the policy stays close to the clone it started from.
 
 The gradient sees only logged states. An improved policy soon visits others, where the network's output drifts as a side
 effect of the updates. The anchor adds, at states drawn around and beyond those of the log,
