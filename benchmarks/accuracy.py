@@ -58,7 +58,7 @@ PEER_MARGINALISED = ("SM-IS", "SM-SNIS", "SM-DR", "SM-SNDR", "SAM-IS", "SAM-SNIS
 
 @dataclass(frozen=True)
 class Setting:
-    """A domain at a distance: its truth, and a log for each seed."""
+    """A domain and a distance: the target, its true value, and a log for each seed."""
 
     domain: str
     share: float
@@ -132,7 +132,7 @@ def _simulated(
 
 
 def normalised(chances: np.ndarray) -> np.ndarray:
-    """What single precision lacks to a sum of 1."""
+    """Probabilities that sum to 1, which single precision misses by a little."""
     return chances / chances.sum(axis=1, keepdims=True)
 
 
@@ -140,7 +140,7 @@ DOMAINS = {"tabular": tabular, "CartPole": cartpole, "HIV": hiv}
 
 
 def rectangular(data: Dataset, target: np.ndarray, discount: float) -> dict[str, np.ndarray]:
-    """The log as SCOPE-RL takes it: standardised states and a column that is 1 in the absorbing state."""
+    """The log as SCOPE-RL expects it: standardised states, and a column that is 1 in the absorbing state."""
     horizon, actions = int(data.lengths.max()), data.action_count
     place = data.episode_of_step * horizon + data.time
     rows = data.episodes * horizon
@@ -148,7 +148,7 @@ def rectangular(data: Dataset, target: np.ndarray, discount: float) -> dict[str,
     state[:, -1] = 1.0
     state[place, :-1], state[place, -1] = Scaler.of(data)(np.asarray(data.observations, np.float64)), 0.0
 
-    def filled(values: np.ndarray, otherwise: float) -> np.ndarray:
+    def padded(values: np.ndarray, otherwise: float) -> np.ndarray:
         out = np.full((rows, *values.shape[1:]), otherwise, values.dtype)
         out[place] = values
         return out
@@ -156,17 +156,17 @@ def rectangular(data: Dataset, target: np.ndarray, discount: float) -> dict[str,
     assert data.propensities is not None
     return {
         "state": state,
-        "action": filled(data.actions.astype(np.int64), 0),
-        "reward": filled(data.rewards, 0.0),
-        "pscore": filled(np.asarray(data.propensities, np.float64), 1 / actions),
-        "target": filled(target, 1 / actions),
+        "action": padded(data.actions.astype(np.int64), 0),
+        "reward": padded(data.rewards, 0.0),
+        "pscore": padded(np.asarray(data.propensities, np.float64), 1 / actions),
+        "target": padded(target, 1 / actions),
         "steps": np.asarray(horizon),
         "gamma": np.asarray(discount),
     }
 
 
 def measure(settings: list[Setting], seeds: list[int], names: tuple[str, ...], logs: Path) -> list[dict]:
-    """Our estimates, a row each; and the logs for the peer."""
+    """Our estimates, one row each; writes the logs for the peer."""
     rows, kept = [], {}
     for setting in settings:
         for seed in seeds:
@@ -183,12 +183,14 @@ def measure(settings: list[Setting], seeds: list[int], names: tuple[str, ...], l
     return rows
 
 
-def peer_rows(settings: list[Setting], seeds: list[int], found: dict[str, dict[str, dict[str, float]]]) -> list[dict]:
-    """Each estimator in the way of calling it that has the least relative error over all logs of a domain."""
+def peer_rows(
+    settings: list[Setting], seeds: list[int], estimates: dict[str, dict[str, dict[str, float]]]
+) -> list[dict]:
+    """Each estimator, called in the way that has the least relative error over all logs of a domain."""
     rows = []
     for domain in dict.fromkeys(setting.domain for setting in settings):
         cases = [(setting, seed) for setting in settings if setting.domain == domain for seed in seeds]
-        logs = [found[f"{setting.name}, {seed}"] for setting, seed in cases]
+        logs = [estimates[f"{setting.name}, {seed}"] for setting, seed in cases]
         truths = np.array([setting.truth for setting, _ in cases])
         for name, ways in logs[0].items():
             values = {way: np.array([log[name][way] for log in logs]) for way in ways}
@@ -222,24 +224,24 @@ def summary(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.group_by(keys, maintain_order=True).agg(error, pl.col("truth").first(), *counts)
 
 
-def table(found: pl.DataFrame) -> list[str]:
-    settings = found.select("domain", "share", "truth").unique(maintain_order=True).rows()
+def table(errors: pl.DataFrame) -> list[str]:
+    settings = errors.select("domain", "share", "truth").unique(maintain_order=True).rows()
     lines = [
         "| estimator | " + " | ".join(f"{domain} {100 * share:.0f} %" for domain, share, _ in settings) + " |",
         "|---|" + "---:|" * len(settings),
         "| *truth* | " + " | ".join(f"*{truth:.4g}*" for *_, truth in settings) + " |",
     ]
-    cells = {(domain, share, name): rest for domain, share, name, *rest in found.rows()}
-    marginal = [name for name in found["estimator"].unique(maintain_order=True) if is_marginalised(name)]
-    others = [name for name in found["estimator"].unique(maintain_order=True) if not is_marginalised(name)]
+    cells = {(domain, share, name): rest for domain, share, name, *rest in errors.rows()}
+    marginal = [name for name in errors["estimator"].unique(maintain_order=True) if is_marginalised(name)]
+    others = [name for name in errors["estimator"].unique(maintain_order=True) if not is_marginalised(name)]
     for name in marginal + others:
         line = []
         for domain, share, _ in settings:
             error, _, *verdicts = cells[domain, share, name]
-            words = f"{100 * error:.3g}" if error < 100 else f"{100 * error:.1g}"
+            text = f"{100 * error:.3g}" if error < 100 else f"{100 * error:.1g}"
             if name in marginal and error == min(cells[domain, share, other][0] for other in marginal):
-                words = f"**{words}**"
-            line.append(words + (f" ({'/'.join(map(str, verdicts))})" if sum(verdicts) else ""))
+                text = f"**{text}**"
+            line.append(text + (f" ({'/'.join(map(str, verdicts))})" if sum(verdicts) else ""))
         lines.append(f"| {name} | " + " | ".join(line) + " |")
     return lines
 
@@ -249,22 +251,22 @@ def is_marginalised(name: str) -> bool:
     return estimator in (MARGINALISED if owner == "statewise" else PEER_MARGINALISED)
 
 
-def findings(found: pl.DataFrame) -> list[str]:
-    """Where a state ratio was supported on some log: which marginalised estimator has the least error?"""
+def findings(errors: pl.DataFrame) -> list[str]:
+    """Wherever a state ratio was supported on some log, the errors of the marginalised estimators."""
     lines = []
-    for (domain, share), group in found.group_by("domain", "share", maintain_order=True):
+    for (domain, share), group in errors.group_by("domain", "share", maintain_order=True):
         marginal = group.filter(pl.col("estimator").map_elements(is_marginalised, return_dtype=pl.Boolean))
         if marginal["supported"].sum() == 0:
             lines.append(f"- {domain} {100 * share:.0f} %: no state ratio was supported on any log.")
             continue
-        told = [
+        labels = [
             f"{one['estimator']} {100 * one['error']:.3g} %"
             for owner in ("statewise", "SCOPE-RL")
             for one in marginal.filter(pl.col("estimator").str.starts_with(owner)).sort("error").to_dicts()
         ]
         ours = [name for name in MARGINALISED if f"statewise {name}" in marginal["estimator"]]
-        words = ", ".join(told[: len(ours) + 1])  # ours, and the best of the others
-        lines.append(f"- {domain} {100 * share:.0f} %: of the marginalised estimators, {words}.")
+        shown = ", ".join(labels[: len(ours) + 1])  # ours, and the best of the others
+        lines.append(f"- {domain} {100 * share:.0f} %: of the marginalised estimators, {shown}.")
     return lines
 
 
@@ -274,8 +276,8 @@ def main() -> None:
     parser.add_argument("--domains", nargs="*", default=list(DOMAINS))
     parser.add_argument("--estimators", nargs="*", default=list(OURS))
     parser.add_argument("--peer", type=Path, help="the Python of an environment with scope-rl")
-    parser.add_argument("--folder", type=Path, help="keeps the logs and what SCOPE-RL says of them")
-    parser.add_argument("--out", type=Path, help="a Markdown file; every estimate goes to .parquet beside it")
+    parser.add_argument("--folder", type=Path, help="keeps the logs and SCOPE-RL's estimates")
+    parser.add_argument("--out", type=Path, help="a Markdown file; all estimates go to a .parquet file beside it")
     options = parser.parse_args()
     settings = [setting for name in options.domains for setting in DOMAINS[name]()]
     with tempfile.TemporaryDirectory() as temporary:
@@ -287,13 +289,13 @@ def main() -> None:
             subprocess.run([options.peer, script, folder, answer], check=True, stdout=subprocess.DEVNULL)
             rows += peer_rows(settings, options.seeds, json.loads(answer.read_text()))
     every = pl.DataFrame(rows, infer_schema_length=None)
-    found = summary(every)
-    lines = [*table(found), "", *findings(found)]
+    errors = summary(every)
+    lines = [*table(errors), "", *findings(errors)]
     print("\n".join(lines))
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        words = (__doc__ or "").split("\n\n", 2)
-        head = ["# Accuracy, side by side", "", words[0], "", f"`{words[1]}`", "", words[2].strip(), ""]
+        title, command, text = (__doc__ or "").split("\n\n", 2)
+        head = ["# Accuracy, side by side", "", title, "", f"`{command}`", "", text.strip(), ""]
         options.out.write_text("\n".join(head + lines) + "\n")
         every.write_parquet(options.out.with_suffix(".parquet"))
 

@@ -1,8 +1,8 @@
-"""Whether the update in PyTorch is that of statewise: losses and gradients on one batch, weights after whole updates.
+"""Checks that the PyTorch update equals that of statewise: losses and gradients on a batch, weights after updates.
 
     python benchmarks/update.py --check
 
-It must be run again when `statewise.algorithms.opposd` changes what it computes or draws, or in which order.
+Run it again whenever `statewise.algorithms.opposd` changes what it computes or draws, or in which order.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from statewise.parts.ratio_network import ActionRatio
 def check(dataset: Dataset) -> None:
     data = prepare(NETWORK, dataset)[0]
     state = seed_of(begun(NETWORK, data, 1), 0)
-    # the log's policy is uniform, and so is its clone: one that is not tells more of ρ and of the entropy
+    # the log's policy is uniform, and so is its clone; one that is not tests ρ and the entropy better
     state = eqx.tree_at(lambda state: state.actor.network.weights[-1], state, replace_fn=lambda weight: 20 * weight)
     log, key = torch_log(data), jax.random.key(1)
     check_ratio_loss(data, state, log, key)
     check_updates(data, state, log, key, count=3)
-    print("PyTorch's update is that of statewise: losses, gradients, and all weights after each of 3 updates")
+    print("The PyTorch update equals that of statewise: losses, gradients, and all weights after each of 3 updates")
 
 
 def check_ratio_loss(data: opposd.Prepared, state: opposd.State, log: torch_opposd.Log, key: jax.Array) -> None:
@@ -51,14 +51,14 @@ def check_ratio_loss(data: opposd.Prepared, state: opposd.State, log: torch_oppo
     )
     theirs.backward()
     torch.testing.assert_close(theirs.detach(), tensor(loss), rtol=1e-3, atol=1e-8)
-    for parameter, wanted in zip(network.parameters(), torch_order(gradient), strict=True):
-        torch.testing.assert_close(parameter.grad, wanted, rtol=1e-3, atol=1e-6)
+    for parameter, expected in zip(network.parameters(), torch_order(gradient), strict=True):
+        torch.testing.assert_close(parameter.grad, expected, rtol=1e-3, atol=1e-6)
 
 
 def check_updates(
     data: opposd.Prepared, state: opposd.State, log: torch_opposd.Log, key: jax.Array, count: int
 ) -> None:
-    """Whole updates on the same draws: the losses they met, and where every network ended."""
+    """Whole updates on the same draws: their losses, and every network after them."""
     agent = torch_agent(state)
     update = eqx.filter_jit(opposd.update)
     for number in range(count):
@@ -74,9 +74,9 @@ def check_updates(
 
 
 def check_weights(module: nn.Sequential, after: Network, before: Network) -> None:
-    for parameter, wanted, was in zip(module.parameters(), torch_order(after), torch_order(before), strict=True):
-        # of how far the update went: what rounding comes to in 50 steps of Adam, which blows up gradients near 0
-        apart, moved = (parameter.detach() - wanted).norm(), (wanted - was).norm()
+    for parameter, expected, was in zip(module.parameters(), torch_order(after), torch_order(before), strict=True):
+        # relative to how far the update went: rounding adds up over 50 steps of Adam, which amplifies gradients near 0
+        apart, moved = (parameter.detach() - expected).norm(), (expected - was).norm()
         assert apart < 0.03 * moved, f"weights are {apart:.2g} apart after an update of {moved:.2g}"
 
 

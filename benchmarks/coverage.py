@@ -35,7 +35,7 @@ VERDICTS = ("supported", "weak", "not identified")
 
 
 class Balancing(eqx.Module):
-    """Pushes towards where the pole leans, the more surely the larger the gain."""
+    """Pushes to the side where the pole leans, the more reliably the larger the gain."""
 
     gain: jax.Array
 
@@ -59,7 +59,7 @@ def logged_value(mdp: TabularMDP, table: np.ndarray, discount: float, horizon: i
 
 
 def tabular(logs: int):
-    """Ten random problems of six states, 500 episodes that go on for 50 steps, γ = .9."""
+    """Ten random problems of six states, 500 truncated episodes of 50 steps, γ = .9."""
     rng = np.random.default_rng(0)
     for log in range(logs):
         if log % max(1, logs // 10) == 0:
@@ -80,7 +80,7 @@ def hard_example(logs: int):
 
 
 def cartpole(logs: int):
-    """300 episodes of a behaviour that leans to what is right, and a target that does so half as much again."""
+    """300 episodes of a behaviour that leans towards balancing, and a target that leans half as much again."""
     behaviour, target = Balancing(jnp.asarray(1.0)), Balancing(jnp.asarray(1.5))
     keys = episode_keys(10**6, 200_000)
     truths = [float(returns(rollout(CARTPOLE, one, keys), 1.0).mean()) for one in (target, behaviour)]
@@ -103,21 +103,21 @@ def main() -> None:
         "|---|---|---:|---:|---:|" + "---:|" * len(VERDICTS),
     ]
     for domain in options.domains:
-        found, held, truth_of = defaultdict(list), defaultdict(list), {}
+        errors_of, covered, truth_of = defaultdict(list), defaultdict(list), {}
         for target, data, discount, truth, earned in DOMAINS[domain](options.logs):
             for name, one in evaluate_all(target, data, NAMES, discount=discount).items():
                 truth_of[name] = earned if name == "behaviour" else truth
-                found[name].append((one.value - truth_of[name], one.standard_error))
-                held[name, one.verdict].append(one.low <= truth_of[name] <= one.high)
+                errors_of[name].append((one.value - truth_of[name], one.standard_error))
+                covered[name, one.verdict].append(one.low <= truth_of[name] <= one.high)
         for name in NAMES:
-            errors, deviations = np.array(found[name]).T
+            errors, standard_errors = np.array(errors_of[name]).T
             cells = [
-                f"{100 * np.mean(held[name, verdict]):.0f} % of {len(held[name, verdict])}"
-                if held[name, verdict]
+                f"{100 * np.mean(covered[name, verdict]):.0f} % of {len(covered[name, verdict])}"
+                if covered[name, verdict]
                 else ""
                 for verdict in VERDICTS
             ]
-            ratio = np.sqrt(np.mean((errors / deviations) ** 2))
+            ratio = np.sqrt(np.mean((errors / standard_errors) ** 2))
             lines.append(
                 f"| {domain} | {name} | {truth_of[name]:.3g} | {truth_of[name] + errors.mean():.3g} | {ratio:.2f} | "
                 + " | ".join(cells)
@@ -126,8 +126,8 @@ def main() -> None:
             print(lines[-1], flush=True)
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        words = (__doc__ or "").split("\n\n", 2)
-        head = ["# Coverage of intervals", "", words[0], "", f"`{words[1]}`", "", words[2].strip(), ""]
+        title, command, text = (__doc__ or "").split("\n\n", 2)
+        head = ["# Coverage of intervals", "", title, "", f"`{command}`", "", text.strip(), ""]
         options.out.write_text("\n".join([*head, f"{options.logs} logs of each domain:", "", *lines]) + "\n")
 
 

@@ -1,13 +1,13 @@
-"""One update of ten seeds side by side, on whatever device JAX finds: times, operations and bytes as a Markdown table.
+"""One update of ten seeds side by side, on whatever device JAX has: times, operations and bytes as a Markdown table.
 
     PYTHONPATH=src python benchmarks/device.py [--seeds 10] [--repeats 5]
 
-Needs JAX, equinox, optax, jaxtyping and NumPy alone. CartPole's log has the sizes of 500 episodes under random actions
-and HIV's those of 500 episodes of 200 steps; their numbers are drawn at random, since no time depends on them.
+Needs only JAX, equinox, optax, jaxtyping and NumPy. The logs have the sizes of 500 episodes of CartPole under random
+actions and of 500 episodes of 200 steps of HIV; their numbers are random, since no time depends on them.
 Operations and bytes are counted in the program as written, every step of every loop: a matrix product of [n, k] and
-[k, m] is 2nkm operations, anything else one for each number it makes; the bytes are those that matrix products, gathers
-and what a loop carries through read and write, as if nothing stayed in a cache. XLA's own figures, which count the
-body of a loop once, are printed beside them.
+[k, m] is 2nkm operations, anything else one per number that it produces; the bytes are those that matrix products,
+gathers and loop carries read and write, as if nothing stayed in a cache. XLA's own figures, which count the body of a
+loop once, are printed beside them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UPDATES = 50
 
 
 def log_like(lengths: np.ndarray, features: int, actions: int, terminated: bool) -> Dataset:
-    """A log of those sizes, its numbers drawn at random."""
+    """A log of those sizes with random numbers."""
     rng, steps, episodes = np.random.default_rng(0), int(lengths.sum()), len(lengths)
     chances = np.full((steps, actions), 1 / actions)
     return Dataset(
@@ -102,15 +102,16 @@ def size_of(shaped: Any) -> int:
 
 
 def measured(config: OPPOSD, dataset: Dataset, seeds: int, repeats: int) -> tuple[float, np.ndarray, dict[str, float]]:
-    """Milliseconds for one update of all seeds, the counts of it, and XLA's."""
-    short = replace(  # the warm start is not what is timed
+    """Milliseconds for one update of all seeds, its counts, and XLA's."""
+    short = replace(  # the warm start is not timed
         config,
         critic=replace(config.critic, warm_steps=10),
         actor=replace(config.actor, clone_steps=10),
         ratio=replace(config.ratio, warm_steps=10) if hasattr(config.ratio, "warm_steps") else config.ratio,
     )
     data = prepare(short, dataset)[0]
-    running = program(short, data, keys_of(range(seeds)))
+    keys = keys_of(range(seeds))
+    running = program(short, data, keys)
     state = running.begin()
     best = float("inf")
     for _ in range(repeats + 1):  # the first one compiles
@@ -126,11 +127,11 @@ def measured(config: OPPOSD, dataset: Dataset, seeds: int, repeats: int) -> tupl
 
     traced = jax.jit(update).trace(arrays, keys[0])
     costs = traced.lower().compile().cost_analysis() or {}
-    told = costs[0] if isinstance(costs, list) else costs
+    xla = costs[0] if isinstance(costs, list) else costs
     return (
         best,
         seeds * counted(traced.jaxpr.jaxpr),
-        {name: told.get(name, 0.0) for name in ("flops", "bytes accessed")},
+        {name: xla.get(name, 0.0) for name in ("flops", "bytes accessed")},
     )
 
 
@@ -143,9 +144,9 @@ def main() -> None:
     print("| | ms per update, all seeds | Gop | GB | Gop/s | GB/s | XLA, one seed, loop bodies once: Mop | MB |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|")
     for name, (config, dataset) in problems().items():
-        spent, (operations, size), told = measured(config, dataset, options.seeds, options.repeats)
+        spent, (operations, size), counts = measured(config, dataset, options.seeds, options.repeats)
         rates = f"{operations / spent / 1e6:.0f} | {size / spent / 1e6:.0f}"
-        xla = f"{told['flops'] / 1e6:.1f} | {told['bytes accessed'] / 1e6:.1f}"
+        xla = f"{counts['flops'] / 1e6:.1f} | {counts['bytes accessed'] / 1e6:.1f}"
         print(f"| {name} | {spent:.2f} | {operations / 1e9:.2f} | {size / 1e9:.2f} | {rates} | {xla} |", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""How long evaluation takes: importance sampling on a million rows, and a hundred policies by the state ratio.
+"""How long evaluation takes: importance sampling on a million rows, and a hundred policies with the state ratio.
 
 python benchmarks/evaluate_speed.py [--rows 1000000] [--checkpoint-rows 200000] [--checkpoints 100]
 """
@@ -73,7 +73,7 @@ def main() -> None:
             evaluate_all(softmax_policy(seed), prepared, ("state-ratio",))
 
     took = seconds(score)
-    print(f"{options.checkpoints} policies by the state ratio on {len(data):,} rows: {took:.1f} s (goal: under 60)")
+    print(f"{options.checkpoints} policies with the state ratio on {len(data):,} rows: {took:.1f} s (goal: under 60)")
 
 
 if __name__ == "__main__":

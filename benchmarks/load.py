@@ -1,9 +1,9 @@
-"""Loading a large log: seconds and peak memory of `statewise.load` beside polars reading the same file.
+"""Loading a large log: seconds and peak memory of `statewise.load`, and of polars reading the same file.
 
     python benchmarks/load.py [--rows 10000000] [--folder runs]
 
-Each measurement is a process of its own, so that peak memory is its own; the file is read once before, so that
-both find it in the page cache; the two alternate and the best of three runs is taken.
+Each measurement is a separate process, so that peak memory is its own. The file is read once before, so that both find
+it in the page cache; the two alternate, and the best of three runs counts.
 """
 
 import argparse

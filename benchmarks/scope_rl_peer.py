@@ -2,14 +2,14 @@
 
 python benchmarks/scope_rl_peer.py LOGS OUT.json [--steps 500]
 
-It runs in an environment of its own, with `pip install torch==2.13.0 scope-rl==0.2.1` (in this order, which brings
-d3rlpy 2.8.1) and nothing of this package. Only its estimators and its learners of weights and values are used, on
-arrays; its own data classes want a Gym environment.
+It runs in its own environment, with `pip install torch==2.13.0 scope-rl==0.2.1` (in this order, which brings d3rlpy
+2.8.1) and without this package. Only its estimators and its learners of weights and values are used, on arrays; its own
+data classes need a Gym environment.
 
-Each log is an npz file of rectangular episodes, flattened as SCOPE-RL takes them: `state` (standardised), `action`,
-`reward`, `pscore`, `target` (probabilities of the policy to be evaluated), `steps`, `gamma`.
+Each log is an npz file of rectangular episodes, flattened as SCOPE-RL expects them: `state` (standardised), `action`,
+`reward`, `pscore`, `target` (probabilities of the policy to evaluate), `steps`, `gamma`.
 
-Every call is made in each way that may be best for it, and the caller keeps the best afterwards, the truth at hand:
+Every estimator is called in each way that may suit it, and the caller keeps the best, with knowledge of the truth:
 
 - weights by minimax weight learning and by its DICE, values by minimax value learning and by its DICE, all with its own
   networks; the kernel's bandwidth is the median distance between states. Minimax weights are learned with
@@ -105,7 +105,7 @@ def learned(log: dict, steps: int) -> tuple[dict, dict, dict]:
 def estimates(log: dict, steps: int) -> dict[str, dict[str, float]]:
     """{estimator: {way of calling it: value}}"""
     gamma, horizon = float(log["gamma"]), int(log["steps"])
-    given = {
+    inputs = {
         "step_per_trajectory": horizon,
         "action": log["action"],
         "reward": log["reward"],
@@ -116,20 +116,20 @@ def estimates(log: dict, steps: int) -> dict[str, dict[str, float]]:
         by_state, by_action, values = learned(log, steps)
     out: dict[str, dict[str, float]] = {}
 
-    def tell(name: str, way: str, estimator, **more) -> None:
-        value = estimator.estimate_policy_value(**{**given, "gamma": gamma, **more})
+    def record(name: str, way: str, estimator, **more) -> None:
+        value = estimator.estimate_policy_value(**{**inputs, "gamma": gamma, **more})
         out.setdefault(name, {})[way] = float(value)
 
-    def tell_marginal(name: str, way: str, estimator, **more) -> None:
-        tell(name, way, estimator, **more)
+    def record_marginal(name: str, way: str, estimator, **more) -> None:
+        record(name, way, estimator, **more)
         if gamma < 1 and "initial_state_value_prediction" not in more:
-            total = estimator.estimate_policy_value(**{**given, "gamma": 1.0, **more})
+            total = estimator.estimate_policy_value(**{**inputs, "gamma": 1.0, **more})
             out[name][f"{way}, mean over rows"] = float(total / horizon / (1 - gamma))
 
-    tell("TIS", "", peer.TrajectoryWiseImportanceSampling())
-    tell("SNTIS", "", peer.SelfNormalizedTIS())
-    tell("PDIS", "", peer.PerDecisionImportanceSampling())
-    tell("SNPDIS", "", peer.SelfNormalizedPDIS())
+    record("TIS", "", peer.TrajectoryWiseImportanceSampling())
+    record("SNTIS", "", peer.SelfNormalizedTIS())
+    record("PDIS", "", peer.PerDecisionImportanceSampling())
+    record("SNPDIS", "", peer.SelfNormalizedPDIS())
     rho = log["target"][np.arange(len(log["action"])), log["action"]] / log["pscore"]
     state_ways, action_ways = [], []
     for learner, w in by_state.items():
@@ -140,23 +140,23 @@ def estimates(log: dict, steps: int) -> dict[str, dict[str, float]]:
             more = {"state_action_marginal_importance_weight": w, "n_step_pdis": n}
             action_ways.append((f"{learner}, n_step {n}", more))
     for way, more in state_ways:
-        tell_marginal("SM-IS", way, peer.StateMarginalIS(), **more)
-        tell_marginal("SM-SNIS", way, peer.StateMarginalSNIS(), **more)
+        record_marginal("SM-IS", way, peer.StateMarginalIS(), **more)
+        record_marginal("SM-SNIS", way, peer.StateMarginalSNIS(), **more)
     for way, more in action_ways:
-        tell_marginal("SAM-IS", way, peer.StateActionMarginalIS(), **more)
-        tell_marginal("SAM-SNIS", way, peer.StateActionMarginalSNIS(), **more)
+        record_marginal("SAM-IS", way, peer.StateActionMarginalIS(), **more)
+        record_marginal("SAM-SNIS", way, peer.StateActionMarginalSNIS(), **more)
     for learner, q in values.items():
-        tell("DM", learner, peer.DirectMethod(), state_action_value_prediction=q)
-        tell("DR", learner, peer.DoublyRobust(), state_action_value_prediction=q)
-        tell("SNDR", learner, peer.SelfNormalizedDR(), state_action_value_prediction=q)
+        record("DM", learner, peer.DirectMethod(), state_action_value_prediction=q)
+        record("DR", learner, peer.DoublyRobust(), state_action_value_prediction=q)
+        record("SNDR", learner, peer.SelfNormalizedDR(), state_action_value_prediction=q)
         first = (q * log["target"]).sum(axis=1)[::horizon]
         critic = {"state_action_value_prediction": q, "initial_state_value_prediction": first}
         for way, more in state_ways:
-            tell("SM-DR", f"{learner} | {way}", peer.StateMarginalDR(), **critic, **more)
-            tell("SM-SNDR", f"{learner} | {way}", peer.StateMarginalSNDR(), **critic, **more)
+            record("SM-DR", f"{learner} | {way}", peer.StateMarginalDR(), **critic, **more)
+            record("SM-SNDR", f"{learner} | {way}", peer.StateMarginalSNDR(), **critic, **more)
         for way, more in action_ways:
-            tell("SAM-DR", f"{learner} | {way}", peer.StateActionMarginalDR(), **critic, **more)
-            tell("SAM-SNDR", f"{learner} | {way}", peer.StateActionMarginalSNDR(), **critic, **more)
+            record("SAM-DR", f"{learner} | {way}", peer.StateActionMarginalDR(), **critic, **more)
+            record("SAM-SNDR", f"{learner} | {way}", peer.StateActionMarginalSNDR(), **critic, **more)
     return out
 
 
@@ -167,14 +167,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=500)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = json.loads(options.out.read_text()) if options.out.exists() else {}
+    finished = json.loads(options.out.read_text()) if options.out.exists() else {}
     for path in sorted(options.logs.glob("*.npz")):
-        if path.stem in found:  # it goes on where it was interrupted
+        if path.stem in finished:  # resumes an interrupted run
             continue
         with np.load(path) as log:
-            found[path.stem] = estimates(dict(log), options.steps)
+            finished[path.stem] = estimates(dict(log), options.steps)
         print(path.stem, flush=True)
-        options.out.write_text(json.dumps(found))
+        options.out.write_text(json.dumps(finished))
 
 
 if __name__ == "__main__":

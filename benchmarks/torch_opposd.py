@@ -1,11 +1,10 @@
 """One OPPOSD update in eager PyTorch, the yardstick of benchmarks/update.py.
 
-    python benchmarks/update.py --check     # that it is the update of statewise, number for number
+    python benchmarks/update.py --check     # compares it with the update of statewise, number for number
 
-It is written as one would write it in PyTorch: modules and optimisers from torch.nn and torch.optim, batches by index
-tensors, no gradient where none is wanted, no loop over rows, no torch.compile. As in statewise, all that does not
-depend on what is being learned (rows, ρ, kernels) is made once before each inner loop: that is its faster form here
-too, by about a tenth.
+It is idiomatic PyTorch: modules and optimisers from torch.nn and torch.optim, batches by index tensors, no gradients
+where none are needed, no loops over rows, no torch.compile. As in statewise, whatever does not depend on the network
+being learned (rows, ρ, kernels) is computed once before each inner loop, which is faster here too, by about a tenth.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ENTROPY = 0.01
 
 @dataclass
 class Log:
-    """Every decision of the log, one line each."""
+    """Every decision of the log, one row each."""
 
     state: Tensor
     next_state: Tensor
@@ -46,7 +45,7 @@ class Draws:
     """The random part of one update."""
 
     ratio_rows: Tensor  # [steps, 2, batch]
-    fresh: Tensor  # [steps, 2, batch, features]: initial states, to begin anew from where an episode ends
+    fresh: Tensor  # [steps, 2, batch, features]: initial states, from which to restart where an episode ends
     critic_rows: Tensor  # [steps, batch]
     actor_rows: Tensor  # [batch]
 

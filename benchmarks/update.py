@@ -1,13 +1,13 @@
-"""One actor update of OPPOSD: statewise beside eager PyTorch, at the sizes of the paper's CartPole table.
+"""One actor update of OPPOSD in statewise and in eager PyTorch, at the sizes of the paper's CartPole table.
 
     pip install torch==2.13.0
     python benchmarks/update.py [--check] [--json] [--repeats 9] [--largest 7]
 
 The ratio takes 50 steps of 2 x 200 rows, the critic 10 of 5,000, the actor one of 5,000; networks have one layer of 32.
-Contestants alternate within each repeat, so that whatever else uses the machine disturbs all alike; the table gives the
-median of the repeats, the fastest, and the processor time of all threads, which suffers least from neighbours. Warming
-up and compiling are not counted, but told. PyTorch runs with one thread and with one for each core, and the faster of
-the two is what statewise is compared with; its metrics, which statewise computes in every update, are left out.
+Contestants alternate within each repeat, so that other load on the machine affects all equally; the table gives the
+median of the repeats, the fastest, and the processor time of all threads, which suffers least from neighbours. Warm-up
+and compilation are not counted, but reported. PyTorch runs with one thread and with one per core, and statewise is
+compared with the faster of the two; PyTorch does not compute the metrics that statewise computes in every update.
 
 --check asserts that both compute the same (see check_update.py).
 """
@@ -45,7 +45,7 @@ from statewise.parts.critic import Critic
 from statewise.parts.ratio import ClosedForm, RatioNetwork
 
 EPISODES = 500
-UPDATES = 20  # in one call of `advance`; a run has hundreds, so that the call itself weighs nothing
+UPDATES = 20  # in one call of `advance`, whose overhead then does not matter; a run has hundreds
 GOALS = {"one seed": 8.0, "eight seeds": 10.0, "closed form": 1.0, "drift": 0.2}
 
 Run = Callable[[], Any]
@@ -60,7 +60,7 @@ class Spent(NamedTuple):
 
 
 def config_with(estimator: ClosedForm | RatioNetwork) -> OPPOSD:
-    """The table's sizes, told in full, so that other defaults change nothing here."""
+    """The table's sizes, written out so that changed defaults do not change the benchmark."""
     return OPPOSD(
         discount=1.0,
         ratio=estimator,
@@ -79,7 +79,7 @@ CLOSED = config_with(ClosedForm())
 
 
 def alternate(contestants: dict[str, tuple[Run, int]], repeats: int) -> dict[str, Spent]:
-    """Runs all in turn, `repeats` times; each comes with the number of updates that it makes."""
+    """Runs all in turn, `repeats` times; each comes with its number of updates."""
     walls, processors = {name: [] for name in contestants}, {name: [] for name in contestants}
     for _ in range(repeats):
         for name, (run, updates) in contestants.items():
@@ -121,7 +121,7 @@ def torch_run(log: torch_opposd.Log, agents: list[torch_opposd.Agent], threads: 
 
 
 def torch_log(data: opposd.Prepared) -> torch_opposd.Log:
-    """The very rows that statewise draws from."""
+    """The same rows that statewise draws from."""
     rows = data.log.rows.take(jnp.arange(data.log.rows.table.shape[0]))
     columns = ("state", "next_state", "reward", "propensity", "onward", "usable", "live")
     return torch_opposd.Log(
@@ -136,7 +136,7 @@ def torch_log(data: opposd.Prepared) -> torch_opposd.Log:
 
 
 def torch_agent(state: opposd.State, fused: bool = False) -> torch_opposd.Agent:
-    """The same networks, and optimisers that have come as far."""
+    """The same networks, and optimisers in the same state."""
     agent = torch_opposd.Agent(fused=fused)
     adopt(agent.ratio, agent.ratio_optimiser, state.ratio)
     adopt(agent.critic, agent.critic_optimiser, state.critic.learned)
@@ -174,7 +174,7 @@ def seed_of(state: Any, seed: int) -> Any:
 
 
 def beside_torch(dataset: Dataset, repeats: int) -> dict[str, Any]:
-    """One seed, and eight: mapped in statewise, one after the other in PyTorch. Milliseconds per update and seed."""
+    """One seed, and eight: mapped in statewise, one after another in PyTorch. Milliseconds per update and seed."""
     data = prepare(NETWORK, dataset)[0]
     log, cores = torch_log(data), os.cpu_count() or 1
     results: dict[str, Any] = {}
@@ -208,7 +208,7 @@ def compared(theirs: list[Spent], ours: Spent) -> dict[str, float]:
 
 
 def closed_form(dataset: Dataset, repeats: int) -> dict[str, Any]:
-    """The exact solution against the 50 steps that it replaces: that part alone, and whole updates with either."""
+    """The exact solution against the 50 steps that it replaces: this part alone, and whole updates."""
     contestants = {}
     for name, config in (("closed form", CLOSED), ("50 network steps", NETWORK)):
         data = prepare(config, dataset)[0]
@@ -234,7 +234,7 @@ def ratio_run(config: OPPOSD, data: opposd.Prepared, state: opposd.State) -> Run
             w, policy = carried
             key = jax.random.fold_in(jax.random.key(0), number)
             w = ratio.fit(config.ratio, data.ground, w, policy, data.log, data.chain, key)
-            # a policy that changes, as in training: the compiler would solve but once for one that does not
+            # the policy changes, as in training; for a fixed one the compiler would solve only once
             return (w, jax.tree.map(lambda leaf: leaf * 1.0001, policy)), None
 
         return jax.lax.scan(fit, (state.ratio, state.actor.network), jnp.arange(UPDATES))[0]
@@ -251,7 +251,7 @@ def by_size(dataset: Dataset, repeats: int, largest: int) -> dict[str, Any]:
         started = time.perf_counter()
         data = jax.block_until_ready(prepare(NETWORK, tiled)[0])
         preparing[f"10^{power}"] = time.perf_counter() - started
-        # the warm start is the same for all, since only the time is of interest
+        # the warm start is shared, since only the time matters
         state = begun(NETWORK, data, 1) if state is None else state
         run = statewise_run(NETWORK, data, state, 1)
         run()
@@ -268,33 +268,33 @@ def by_size(dataset: Dataset, repeats: int, largest: int) -> dict[str, Any]:
     }
 
 
-# Telling
+# Printing
 
 
-def tell(results: dict[str, Any]) -> None:
+def show(results: dict[str, Any]) -> None:
     print(f"{'milliseconds per update and seed':44s} {'median':>8s} {'fastest':>8s} {'processor':>9s}")
     for name in ("one seed", "eight seeds"):
-        told = results[name]
-        print(f"{name} (first call, compiling: {told['first call, seconds']:.1f} s)")
-        tell_spent(told["spent"])
-        tell_ratios("times faster", told["times faster"], f"goal: at least {GOALS[name]:g}")
-        tell_ratios("times faster than with fused optimisers", told["times faster than with fused optimisers"])
+        result = results[name]
+        print(f"{name} (first call, compiling: {result['first call, seconds']:.1f} s)")
+        show_spent(result["spent"])
+        show_ratios("times faster", result["times faster"], f"goal: at least {GOALS[name]:g}")
+        show_ratios("times faster than with fused optimisers", result["times faster than with fused optimisers"])
     print("closed form")
-    tell_spent(results["closed form"]["spent"])
-    tell_ratios("share of the steps' cost", results["closed form"]["share of the steps' cost"], "goal: at most 1")
+    show_spent(results["closed form"]["spent"])
+    show_ratios("share of the steps' cost", results["closed form"]["share of the steps' cost"], "goal: at most 1")
     print("rows in the log")
-    tell_spent(results["sizes"]["spent"])
+    show_spent(results["sizes"]["spent"])
     for size, change in results["sizes"]["change since 10^4"].items():
         if size != "10^4":
-            tell_ratios(f"change from 10^4 to {size}", change, f"goal: at most {GOALS['drift']:g}")
+            show_ratios(f"change from 10^4 to {size}", change, f"goal: at most {GOALS['drift']:g}")
 
 
-def tell_spent(spent: dict[str, dict[str, float]]) -> None:
+def show_spent(spent: dict[str, dict[str, float]]) -> None:
     for label, one in spent.items():
         print(f"  {label:42s} {one['median']:8.2f} {one['fastest']:8.2f} {one['processor']:9.2f}")
 
 
-def tell_ratios(label: str, ratios: dict[str, float], goal: str = "") -> None:
+def show_ratios(label: str, ratios: dict[str, float], goal: str = "") -> None:
     print(f"  {label:42s} {ratios['median']:8.2f} {ratios['fastest']:8.2f} {ratios['processor']:9.2f}   {goal}")
 
 
@@ -319,7 +319,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.json:
         print(json.dumps(results, indent=2))
     else:
-        tell(results)
+        show(results)
 
 
 if __name__ == "__main__":

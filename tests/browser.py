@@ -37,12 +37,12 @@ class Browser:
             self.send(f"{domain}.enable")
 
     def _address(self) -> str:
-        told = Path(self.profile.name) / "DevToolsActivePort"
+        port_file = Path(self.profile.name) / "DevToolsActivePort"
         for _ in range(300):
-            if told.is_file() and len(told.read_text().splitlines()) == 2:
+            if port_file.is_file() and len(port_file.read_text().splitlines()) == 2:
                 break
             time.sleep(0.1)
-        port = told.read_text().splitlines()[0]
+        port = port_file.read_text().splitlines()[0]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list") as answer:
             pages = [page for page in json.load(answer) if page["type"] == "page"]
         return pages[0]["webSocketDebuggerUrl"]

@@ -1,4 +1,4 @@
-"""Reports for tests: invented numbers, but all that a page can hold."""
+"""Reports for tests: invented numbers, but everything that a page can show."""
 
 from dataclasses import replace
 from functools import cache

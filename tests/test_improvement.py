@@ -57,7 +57,7 @@ def log(behaviour=UNIFORM, units=True) -> sw.Dataset:
 
 @pytest.fixture(scope="module")
 def seen():
-    """What learning, choosing and judging were given, and what was told meanwhile."""
+    """The data that learning, choosing and evaluation received, and the stages that were reported."""
     return SimpleNamespace(learned=[], chosen=[], judged=[], stages=[])
 
 
@@ -150,11 +150,11 @@ def test_the_report_shows_how_evenly_episodes_count(improved):
 def test_progress_tells_every_stage_and_no_nan(improved, seen):
     names = list(dict.fromkeys(stage.name for stage in seen.stages))
     assert names == [
-        "learning by opposd",
-        "learning by behaviour-cloning",
-        "choosing by opposd",
-        "choosing by behaviour-cloning",
-        "judging",
+        "learning with opposd",
+        "learning with behaviour-cloning",
+        "choosing from opposd",
+        "choosing from behaviour-cloning",
+        "evaluating",
     ]
     for name in names:
         done = [stage.done for stage in seen.stages if stage.name == name]
@@ -171,7 +171,7 @@ def test_a_time_budget_stops_learning_and_the_next_call_goes_on(improved, tmp_pa
     stopped = improve(log(), CONFIG, plan=replace(PLAN, time_budget=1e-3), out=tmp_path / "run", progress=stages.append)
     assert stopped.stopped == ("opposd", "behaviour-cloning")
     assert sum(stage.note == "stopped by the time budget" for stage in stages) == 2
-    assert "The time budget stopped learning by opposd after 6 of 60 updates." in stopped.report.read_text()
+    assert "The time budget stopped learning with opposd after 6 of 60 updates." in stopped.report.read_text()
     folder = RunFolder.open(tmp_path / "run")
     assert folder.metrics()["value"].shape == (1, 6)  # a tenth, the first checkpoint
     folder.write_metrics({name: np.concatenate([v, v], axis=1) for name, v in folder.metrics().items()})
@@ -211,13 +211,15 @@ def test_a_log_from_which_nothing_can_come_is_refused_before_anything_is_written
 def test_propensities_that_were_not_logged_are_estimated_on_each_part(tmp_path):
     bare = replace(log(), propensities=None, distributions=None)
     plan = replace(PLAN, propensities="logistic")
-    found = improve(bare, CONFIG, plan=plan, out=tmp_path / "run")
-    assert found.content.calibration is not None
-    assert "estimated-propensities" in {measure.name for measure in found.content.measures}
-    assert found.content.measures == found.decision.estimate.measures
-    # the report and the card tell the same interval, which includes that propensities were estimated
-    card = Policy.load(found.policy_file).full_card()["estimate"]
-    assert (card["low"], card["high"]) == pytest.approx((found.decision.estimate.low, found.decision.estimate.high))
+    improvement = improve(bare, CONFIG, plan=plan, out=tmp_path / "run")
+    assert improvement.content.calibration is not None
+    assert "estimated-propensities" in {measure.name for measure in improvement.content.measures}
+    assert improvement.content.measures == improvement.decision.estimate.measures
+    # report and card show the same interval, widened because propensities were estimated
+    card = Policy.load(improvement.policy_file).full_card()["estimate"]
+    assert (card["low"], card["high"]) == pytest.approx(
+        (improvement.decision.estimate.low, improvement.decision.estimate.high)
+    )
 
 
 def test_parts_of_an_estimated_log_are_estimated_again_each_by_itself():
@@ -249,7 +251,7 @@ def test_a_plan_that_cannot_be_is_refused(change, sentence):
 
 
 def test_a_discount_that_is_asked_for_twice_must_be_the_same(tmp_path):
-    with pytest.raises(ValueError, match=r"discount: the settings say 0\.9, the plan 0\.8"):
+    with pytest.raises(ValueError, match=r"discount: the settings say 0\.9, the plan 0\.8; set it in one of them"):
         improve(log(), sw.OPPOSD(discount=0.9), plan=Plan(discount=0.8), out=tmp_path / "run")
 
 
@@ -285,7 +287,7 @@ def run(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("seeds = ", "plan.toml: not a TOML file"),
         ("sedes = 3", "sedes: there is no such setting; did you mean 'seeds'?"),
@@ -297,12 +299,12 @@ def run(monkeypatch, capsys):
         ("[settings.actor]\nhidden = ['wide']", "settings.actor.hidden[0]: expected a whole number, got 'wide'"),
     ],
 )
-def test_a_wrong_settings_file_is_answered_by_a_sentence(run, tmp_path, text, words):
+def test_a_wrong_settings_file_is_answered_by_a_sentence(run, tmp_path, text, message):
     log().save(tmp_path / "log.parquet")
     (tmp_path / "plan.toml").write_text(text)
     out = run(tmp_path / "log.parquet", "--config", tmp_path / "plan.toml", "--out", tmp_path / "run")
     assert out.returncode == 2
-    assert words in " ".join(out.stderr.split())
+    assert message in " ".join(out.stderr.split())
     assert not (tmp_path / "run").exists()
 
 
@@ -327,14 +329,14 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
     monkeypatch.setattr("statewise.learning.program.Compiled.advance", None)
     again = run(path, "--config", tmp_path / "plan.toml", "--out", improved.folder, "--json")
     assert again.stderr == ""
-    told = json.loads(again.stdout)
-    assert told["answer"] == "deploy"
-    assert told["policy"]["value"] == pytest.approx(improved.decision.estimate.value)
-    assert told["stopped_by_time"] == []
+    printed = json.loads(again.stdout)
+    assert printed["answer"] == "deploy"
+    assert printed["policy"]["value"] == pytest.approx(improved.decision.estimate.value)
+    assert printed["stopped_by_time"] == []
     assert before == [
         (improved.folder / name).read_text() for name in ("decision.json", "manifest.json", "report.html")
     ]
-    assert math.isfinite(told["gain"]["low"])
+    assert math.isfinite(printed["gain"]["low"])
 
 
 @pytest.mark.parametrize("steps", [3, 10, 15, 97, 2000])

@@ -1,7 +1,7 @@
-"""On-policy advantage actor–critic: it makes the policies that write logs.
+"""On-policy advantage actor–critic, which makes the policies that write logs.
 
-A log is written by μ = .7 π̂ + .3 uniform. Training keeps the π̂ whose μ comes nearest to a wanted return: good
-enough to have met success, far from the best.
+A log is written by μ = .7 π̂ + .3 uniform. Training keeps the π̂ whose μ comes nearest to a target return: good enough
+to have seen success, far from optimal.
 """
 
 from collections.abc import Callable
@@ -22,25 +22,25 @@ from statewise.policies.network import Policy
 
 ACTOR_HIDDEN, CRITIC_HIDDEN = (16, 16, 16), (32, 32)
 TRACE = 0.95  # λ
-ACTOR_STEPS, CRITIC_STEPS = 4, 16  # gradient steps an iteration
+ACTOR_STEPS, CRITIC_STEPS = 4, 16  # gradient steps per iteration
 ACTOR_OPTIMISER = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(5e-4))
 CRITIC_OPTIMISER = optax.adam(3e-3)
-ENTROPY_FIRST, ENTROPY_LAST = 0.03, 0.003  # beside advantages of standard deviation 1
+ENTROPY_FIRST, ENTROPY_LAST = 0.03, 0.003  # relative to advantages of standard deviation 1
 EVALUATION_EPISODES, ITERATIONS_PER_EVALUATION = 512, 2
 
 
 class Learner(NamedTuple):
-    """What training changes. Returns grow a hundredfold as treatment succeeds: their unit grows with them."""
+    """What training changes. Returns grow a hundredfold as treatment succeeds, and their unit grows with them."""
 
     actor: Network
     critic: Network
     actor_state: optax.OptState
     critic_state: optax.OptState
-    unit: Float[Array, ""]  # running standard deviation of the returns; the critic predicts in this unit
+    unit: Float[Array, ""]  # running standard deviation of the returns, the unit of the critic
 
 
 class Reading(NamedTuple):
-    """What μ should earn: the paper's "1.5E7" may be the discounted sum of raw rewards, or the plain one."""
+    """What μ should earn: the paper's "1.5E7" may be the discounted or the plain sum of raw rewards."""
 
     target: float
     discounted: bool
@@ -59,7 +59,7 @@ def train(
     episodes_per_iteration: int = 64,
     progress: Callable[[int, float], None] = lambda iteration, behaviour_return: None,
 ) -> Policy:
-    """Train π̂, and keep the iterate whose μ has the raw return nearest to `target` on fresh episodes."""
+    """Trains π̂, and keeps the iterate whose μ has the raw return nearest to `target` on fresh episodes."""
     keys = iter(jax.random.split(jax.random.key(seed), 4 + 3 * iterations))
     actor = he_network(next(keys), (len(domain.observation_names), *ACTOR_HIDDEN, len(domain.action_names)))
     critic = he_network(next(keys), (len(domain.observation_names), *CRITIC_HIDDEN, 1))
@@ -110,7 +110,7 @@ def train(
 
 
 def he_network(key: Key[Array, ""], sizes: tuple[int, ...]) -> Network:
-    """He's initial weights, a hundredth of them in the last layer: the first policy is all but uniform."""
+    """He's initial weights, scaled to a hundredth in the last layer: the first policy is almost uniform."""
     shapes = list(pairwise(sizes))
     scales = [1.0] * (len(shapes) - 1) + [0.01]
     weights = [
@@ -159,7 +159,7 @@ def improve(
     values = jax.vmap(jax.vmap(learner.critic))(scaled)[..., 0]
     advantage = jax.vmap(advantages, in_axes=(0, 0, 0, None))(rewards / unit, values, terminated, discount)
     target = (advantage + values[:, :-1]).ravel()
-    # Steps after the end of an episode weigh nothing.
+    # Steps after the end of an episode have no weight.
     weight = valid.ravel() / valid.sum()
     advantage = advantage.ravel() - weight @ advantage.ravel()
     advantage = advantage / (jnp.sqrt(weight @ advantage**2) + 1e-8)

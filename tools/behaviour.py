@@ -1,8 +1,8 @@
-"""Makes the policies that write the HIV logs: src/statewise/domains/weights/{hiv,hiv-weak}.safetensors.
+"""Trains the policies that write the HIV logs: src/statewise/domains/weights/{hiv,hiv-weak}.safetensors.
 
     python tools/behaviour.py hiv --out hiv.safetensors
 
-It trains on the simulator, for a few minutes.
+Training on the simulator takes a few minutes.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from statewise.domains.hiv import HIV
 def main(reading: str, seed: int, out: Path) -> None:
     """Train the policy behind a log of HIV treatment."""
     writable(out)
-    wanted = READINGS[reading]
-    with bar(f"training {reading}", wanted.iterations) as progress:
+    goal = READINGS[reading]
+    with bar(f"training {reading}", goal.iterations) as progress:
         policy = train(
             HIV,
-            wanted.target,
-            wanted.discounted,
+            goal.target,
+            goal.discounted,
             seed,
-            wanted.iterations,
+            goal.iterations,
             progress=lambda iteration, _: progress(iteration),
         )
     policy.save(out)
-    kind = "discounted" if wanted.discounted else "undiscounted"
-    click.echo(f"Wrote {out}: with its noise it earns {policy.card['behaviour_return']:.3g} ({kind}, raw)")
+    kind = "discounted" if goal.discounted else "undiscounted"
+    click.echo(f"Wrote {out}: with its noise, it earns {policy.card['behaviour_return']:.3g} ({kind}, raw)")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""`improve`: one log in, one decision out. Learn, choose, judge, and write it down.
+"""`improve`: one log in, one decision out: learn, choose, evaluate, and write it down.
 
-The log is cut into three parts by whole unit (or episode): policies are learned on the first, one of them is chosen on
-the second, and what it is worth is told by the third, which no choice has seen.
+The log is split into three parts by whole unit (or episode): policies are learned on the first, one of them is chosen
+on the second, and evaluated on the third, which no choice has seen.
 
 run/                    the run of the first algorithm: manifest, metrics, checkpoints (see `learning.runs`)
-  beside/<algorithm>/   those it is compared with
-  policy.safetensors    the chosen policy, with a card that says what it is worth
-  decision.json         all that the report says
+  beside/<algorithm>/   the runs it is compared with
+  policy.safetensors    the chosen policy, with its value on its card
+  decision.json         everything that the report says
   report.html           the report
 
-The module is not called `improve`, since Python would put a module of that name in the function's place.
+The module is not called `improve`, because importing it would then hide the function of that name.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from statewise.ope.select import Selection, choose
 from statewise.propensities.crossfit import Model
 from statewise.propensities.estimate import estimate_propensities
 from statewise.report.content import ReportContent
-from statewise.report.decided import Candidate, decided
+from statewise.report.decision import Candidate, from_decision
 from statewise.report.folder import REPORT, curves_of, write_report
 
-PARTS = (0.6, 0.2)  # to learn from, to choose by; the rest judges
-FEWEST = 15  # episodes or units: three to judge on, below which there is no estimate at all
-LEARNING = 0.8  # the share of a time budget that may go into learning
-FIRST = 2 / 3  # of that, what the first algorithm may use
+PARTS = (0.6, 0.2)  # to learn from, to choose by; the rest evaluates
+FEWEST = 15  # episodes or units: leaves three to evaluate on, the fewest that allow an estimate
+LEARNING = 0.8  # the share of a time budget for learning
+FIRST = 2 / 3  # of that, the share of the first algorithm
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to go from a log to a decision; what is None is chosen by the log."""
+    """How to go from a log to a decision; what is None follows from the log."""
 
     discount: float | None = None
-    beside: tuple[Any, ...] = ("offpac", "behaviour-cloning")  # algorithms to compare with: settings, or names
+    beside: tuple[Any, ...] = ("offpac", "behaviour-cloning")  # algorithms to compare with, as settings or names
     seeds: int = 2
-    updates: int | None = None  # None: those of the settings
-    time_budget: float | None = None  # seconds; learning stops at a checkpoint when its share is used up
+    updates: int | None = None  # None: as in the settings
+    time_budget: float | None = None  # seconds; learning stops at the first checkpoint after its share
     level: float = 0.95
-    propensities: str = "boosting"  # the model of them, where the log holds none
+    propensities: str = "boosting"  # the model that estimates them, if the log has none
     seed: int = 0  # of the split, and of the first run
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Stage:
-    """What is being done, and how much of it."""
+    """What is being done, and how much of it is done."""
 
     name: str
     done: int
@@ -83,14 +83,14 @@ class Stage:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Improvement:
-    """The decision, the policy it is about, and where everything was written."""
+    """The decision, the policy that it is about, and where everything was written."""
 
     decision: Decision
     selection: Selection
     algorithm: str
     content: ReportContent
     folder: Path
-    stopped: tuple[str, ...] = ()  # the algorithms whose learning the time budget cut short
+    stopped: tuple[str, ...] = ()  # algorithms whose learning was cut short by the time budget
 
     @property
     def policy(self) -> Any:
@@ -111,10 +111,10 @@ class Improvement:
 
 
 class _OutOfTime(Exception):
-    """The time for learning is used up; what was learned so far is kept."""
+    """The time for learning is up; what was learned so far is kept."""
 
 
-Tell = Callable[[Stage], None]
+OnStage = Callable[[Stage], None]
 
 
 def improve(
@@ -123,12 +123,12 @@ def improve(
     *,
     out: str | Path,
     plan: Plan | None = None,
-    progress: Tell = lambda stage: None,
+    progress: OnStage = lambda stage: None,
 ) -> Improvement:
-    """Learns from a log, chooses, judges, and writes policy and report into the folder `out`.
+    """Learns from a log, chooses a policy, evaluates it, and writes policy and report to the folder `out`.
 
-    `config` holds the settings of an algorithm, or is the name of one (OPPOSD unless given). An interrupted call is
-    resumed when it is made again with the same log, settings and plan.
+    `config` holds the settings of an algorithm, or is its name (default: OPPOSD). If interrupted, make the same call
+    again to resume, with the same log, settings and plan.
 
     >>> answer = improve(sw.load("log.csv"), out="runs/first")  # doctest: +SKIP
     >>> answer.decision.answer, answer.report  # doctest: +SKIP
@@ -137,7 +137,7 @@ def improve(
     configs = _configs(log, config, plan)
     first, discount = next(iter(configs)), next(iter(configs.values())).discount
     parts = _parts(log, plan)
-    RunFolder.create(out)  # a folder that cannot be written is found out before anything is learned
+    RunFolder.create(out)  # fails before anything is learned if the folder cannot be written
     deadline = None if plan.time_budget is None else time.monotonic() + LEARNING * plan.time_budget
     learning, choosing, judging = (_with_propensities(part, plan, progress) for part in parts)
     runs, stopped = _learn(learning, configs, plan, Path(out), deadline, progress)
@@ -145,29 +145,29 @@ def improve(
     best = _best(chosen, first, choosing, plan)
     decisions = {}
     for done, (name, selection) in enumerate(chosen.items()):
-        progress(Stage("judging", done, len(chosen)))
+        progress(Stage("evaluating", done, len(chosen)))
         decisions[name] = gate(selection.policy, judging, discount=discount, level=plan.level, seed=plan.seed)
-    progress(Stage("judging", len(chosen), len(chosen)))
-    content = decided(
+    progress(Stage("evaluating", len(chosen), len(chosen)))
+    content = from_decision(
         decisions[best],
         tuple(Candidate(name, chosen[name], decisions[name].estimate, name == best) for name in chosen),
         log=log,
         judging=judging,
         curves=tuple(curve for name, run in runs.items() for curve in curves_of(run, name)),
         settings=_settings(plan, discount, parts),
-        notes=tuple(f"The time budget stopped learning by {name} after {when}." for name, when in stopped.items()),
+        notes=tuple(f"The time budget stopped learning with {name} after {when}." for name, when in stopped.items()),
     )
     _write(chosen[best].policy, decisions[best], content, RunFolder.open(out), log.fingerprint)
     return Improvement(decisions[best], chosen[best], best, content, Path(out), tuple(stopped))
 
 
 def _configs(log: Dataset, config: Settings | str | None, plan: Plan) -> dict[str, Settings]:
-    """The settings of every algorithm by name, the first being the one that was asked for; all with one discount."""
+    """The settings of every algorithm by name, the requested one first; all have the same discount."""
     first = settled(config, log)
-    given = None if config is None or isinstance(config, str) else config.discount
-    if plan.discount is not None and given not in (None, plan.discount):
-        raise ValueError(f"discount: the settings say {given}, the plan {plan.discount}")
-    discount = discount_of(log, plan.discount if given is None else given)
+    own = None if config is None or isinstance(config, str) else config.discount
+    if plan.discount is not None and own not in (None, plan.discount):
+        raise ValueError(f"discount: the settings say {own}, the plan {plan.discount}; set it in one of them")
+    discount = discount_of(log, plan.discount if own is None else own)
     configs = {name_of(first): replace(first, discount=discount)}  # pyright: ignore[reportArgumentType]
     for one in plan.beside:
         other: Any = settled(one, log)
@@ -176,7 +176,7 @@ def _configs(log: Dataset, config: Settings | str | None, plan: Plan) -> dict[st
 
 
 def _parts(log: Dataset, plan: Plan) -> tuple[Dataset, ...]:
-    """The parts to learn from, to choose by and to judge on; a log from which nothing can come is refused."""
+    """The parts to learn from, to choose by and to evaluate on; refuses a log that is too small or has no choice."""
     if log.action_count == 1:
         raise ValueError(
             "the log has a single action, so there is nothing to choose between; if others were possible, load it with "
@@ -192,8 +192,8 @@ def _parts(log: Dataset, plan: Plan) -> tuple[Dataset, ...]:
     return log.split(*PARTS, seed=plan.seed)
 
 
-def _with_propensities(part: Dataset, plan: Plan, progress: Tell) -> Dataset:
-    """The part as it is where propensities were logged; each part is estimated by itself, so that none sees another."""
+def _with_propensities(part: Dataset, plan: Plan, progress: OnStage) -> Dataset:
+    """The part with its propensities; where they must be estimated, each part is estimated without the others."""
     if part.propensities is not None and part.estimated is None:
         return part
     model: Any = plan.propensities if part.estimated is None else part.estimated.model
@@ -208,14 +208,14 @@ def _learn(
     plan: Plan,
     out: Path,
     deadline: float | None,
-    progress: Tell,
+    progress: OnStage,
 ) -> tuple[dict[str, RunFolder], dict[str, str]]:
-    """Every algorithm's run, the first one's in the folder itself; and how far those came that had to stop."""
+    """Every algorithm's run, the first in `out` itself; and how far those got that ran out of time."""
     began = time.monotonic()
     runs, stopped = {}, {}
     for i, (name, config) in enumerate(configs.items()):
         folder = out if i == 0 else out / "beside" / name
-        # what the first algorithm leaves of its share goes to the others
+        # time that the first algorithm does not use goes to the others
         until = None if deadline is None else began + (deadline - began) * (FIRST if i == 0 else 1)
         seeds = tuple(range(plan.seed, plan.seed + (plan.seeds if i == 0 else 1)))
         watch = _watch(name, until, progress)
@@ -228,15 +228,15 @@ def _learn(
     return runs, stopped
 
 
-def _watch(name: str, until: float | None, progress: Tell) -> Callable[[Progress], None]:
-    """Passes on how learning goes, and stops it at a checkpoint when its time is over."""
+def _watch(name: str, until: float | None, progress: OnStage) -> Callable[[Progress], None]:
+    """Reports progress, and stops learning at a checkpoint when its time is up."""
 
     def watch(learned: Progress) -> None:
-        # NaN says that the algorithm has no critic
+        # NaN: the algorithm has no critic
         note = "" if math.isnan(learned.value) else f"V̂(s₀) {learned.value:.4g}"
         late = until is not None and time.monotonic() > until and learned.update < learned.updates
         note = "stopped by the time budget" if late else note
-        progress(Stage(f"learning by {name}", learned.update, learned.updates, note))
+        progress(Stage(f"learning with {name}", learned.update, learned.updates, note))
         if late:
             raise _OutOfTime(f"{learned.update:,} of {learned.updates:,} updates")
 
@@ -244,7 +244,7 @@ def _watch(name: str, until: float | None, progress: Tell) -> Callable[[Progress
 
 
 def _choose(
-    name: str, run: RunFolder, choosing: Dataset, discount: float | None, plan: Plan, progress: Tell
+    name: str, run: RunFolder, choosing: Dataset, discount: float | None, plan: Plan, progress: OnStage
 ) -> Selection:
     policies = run.policies()
     return choose(
@@ -253,12 +253,12 @@ def _choose(
         discount=discount,
         level=plan.level,
         seed=plan.seed,
-        progress=lambda done: progress(Stage(f"choosing by {name}", done, len(policies))),
+        progress=lambda done: progress(Stage(f"choosing from {name}", done, len(policies))),
     )
 
 
 def _best(chosen: Mapping[str, Selection], first: str, choosing: Dataset, plan: Plan) -> str:
-    """The first algorithm's policy, unless another's is better on the choosing episodes beyond what chance would do."""
+    """The first algorithm's policy, unless another is better on the choosing episodes by more than chance."""
     scores = {name: one.scores[one.seed, one.update] for name, one in chosen.items()}
     own, best = scores[first], first
     if not own.identified:
@@ -278,7 +278,7 @@ def _settings(plan: Plan, discount: float | None, parts: tuple[Dataset, ...]) ->
 
 
 def _write(policy: Any, decision: Decision, content: ReportContent, folder: RunFolder, log: str) -> None:
-    """Policy, decision and report; the report last, so that where there is one there is all of it."""
+    """Policy, decision and report; the report last, so that where there is one, the rest is there too."""
     known = decision.estimate.as_dict()
     known.pop("measures")  # the report has them
     card = {**policy.card, "log": log, "estimate": {"answer": decision.answer, **known}}

@@ -159,11 +159,11 @@ def test_illegal_actions_get_no_probability_and_legal_ones_some(runs, name):
 
 
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.values])
-def test_value_it_tells_is_the_policys(runs, name):
-    """Nothing comes after a terminal step: a learner that went on from there would tell twice as much."""
+def test_value_it_reports_is_the_policys(runs, name):
+    """Nothing comes after a terminal step: a learner that continued from there would report twice as much."""
     result = runs(name)
-    for told, policy in zip(result.metrics["value"][:, -1], policies_of(result), strict=True):
-        assert told == pytest.approx(MDP.value(policy, DISCOUNT), abs=0.1)
+    for value, policy in zip(result.metrics["value"][:, -1], policies_of(result), strict=True):
+        assert value == pytest.approx(MDP.value(policy, DISCOUNT), abs=0.1)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -178,23 +178,23 @@ def test_seeds_together_learn_what_each_learns_alone(runs, data, name):
     np.testing.assert_allclose(policies_of(alone)[0], policies_of(together)[1], atol=1e-4)
     loss = together.metrics["critic_loss"]
     np.testing.assert_allclose(alone.metrics["critic_loss"][0], loss[1], rtol=1e-3)
-    if name != "fitted-q":  # whose trees tell these four states apart whatever the seed
+    if name != "fitted-q":  # whose trees separate these four states whatever the seed
         assert (loss[0] != loss[1]).all()
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_interrupted_run_goes_on_where_it_stopped(runs, data, name, tmp_path):
+def test_interrupted_run_resumes_where_it_stopped(runs, data, name, tmp_path):
     class Stop(Exception):
         pass
 
-    def stop(told):
+    def stop(progress):
         raise Stop
 
     with pytest.raises(Stop):
         learn(name, data, out=tmp_path, progress=stop)
-    told = []
-    assert_same(runs(name), learn(name, data, out=tmp_path, progress=told.append))
-    assert [progress.update for progress in told] == [ROWS[name].config.updates]
+    reports = []
+    assert_same(runs(name), learn(name, data, out=tmp_path, progress=reports.append))
+    assert [progress.update for progress in reports] == [ROWS[name].config.updates]
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -51,14 +51,14 @@ def estimates():
         key = jax.random.key(0)
         state = ratio.initial(RATIO, ground, 5, key)
         state = ratio.fit(RATIO, ground, state, policy, log, "renewal", key)
-        found = []
+        gradients = []
         for weight in (batch.weight, batch.weight * ratio.of_rows(ground, state, rows)):
             learned = start(policy, actor.optimiser(PLAIN, 1))
             learned, _ = actor.ascend(PLAIN, learned, policy, rows, weight, advantage, updates=1, key=key)
             # Adam's first moment is a tenth of the gradient of the loss; the logit of ℓ moves α by α(1 − α)
             moment = optax.tree_utils.tree_get(learned.optimiser, "mu").weights[1][0, 0]
-            found.append(-10 * moment / (alpha * (1 - alpha)) * DECISIONS)
-        return found, ratio.of_states(ground, state, jnp.eye(5))
+            gradients.append(-10 * moment / (alpha * (1 - alpha)) * DECISIONS)
+        return gradients, ratio.of_states(ground, state, jnp.eye(5))
 
     def at(alpha):
         left = np.where(ALIASED, alpha, 1.0)

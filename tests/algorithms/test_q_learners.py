@@ -1,4 +1,4 @@
-"""SAC, CQL and fitted Q iteration against exact fixed points, on a log that tells a whole deterministic problem."""
+"""SAC, CQL and fitted Q iteration against exact fixed points, on a log that covers a whole deterministic problem."""
 
 from dataclasses import replace
 
@@ -45,12 +45,12 @@ def last_state(monkeypatch, data, config):
     """The run's result, and what its learner's state was at the end, of the one seed."""
     states = []
     real = Compiled.advance
-    monkeypatch.setattr(Compiled, "advance", lambda *given: states.append(real(*given)) or states[-1])
+    monkeypatch.setattr(Compiled, "advance", lambda *arguments: states.append(real(*arguments)) or states[-1])
     result = fit(data, config, seeds=[0])
     return result, jax.tree.map(lambda leaf: leaf[0], states[-1][0])
 
 
-def values_told(network, data):
+def value_estimates(network, data):
     scaled = Scaler.of(data)(np.eye(STATES))
     scale = np.std(data.returns(DISCOUNT))
     return scale * np.asarray(network(jnp.asarray(scaled, jnp.float32)), np.float64)
@@ -87,7 +87,7 @@ def test_sac_settles_where_soft_value_iteration_does(data, monkeypatch):
     assert 0.01 < policy.min() < 0.3  # soft, and not uniform
     for i in range(2):
         network = jax.tree.map(lambda leaf, i=i: leaf[i], state.critic.network)
-        np.testing.assert_allclose(values_told(network, data), exact, rtol=0.01)
+        np.testing.assert_allclose(value_estimates(network, data), exact, rtol=0.01)
 
 
 def test_temperature_falls_while_the_entropy_is_too_high_and_rises_while_too_low():
@@ -130,9 +130,9 @@ def test_cql_without_conservatism_is_value_iteration(data, monkeypatch):
     for _ in range(100):
         exact = backed_up(exact.max(axis=1))
     network = jax.tree.map(lambda leaf: leaf[0], state.critic.network)
-    np.testing.assert_allclose(values_told(network, data), exact, rtol=0.01)
-    told = softmax(exact / np.std(data.returns(DISCOUNT)) / config.temperature)
-    np.testing.assert_allclose(result.policies[0].probabilities(np.eye(STATES)), told, atol=0.05)
+    np.testing.assert_allclose(value_estimates(network, data), exact, rtol=0.01)
+    expected = softmax(exact / np.std(data.returns(DISCOUNT)) / config.temperature)
+    np.testing.assert_allclose(result.policies[0].probabilities(np.eye(STATES)), expected, atol=0.05)
 
 
 def test_cql_on_a_bandit_minimises_its_loss(monkeypatch):
@@ -154,11 +154,11 @@ def test_cql_on_a_bandit_minimises_its_loss(monkeypatch):
     def loss(q):
         return np.mean((rewards / scale - q[actions]) ** 2 + 0.5 * (np.log(np.exp(q).sum()) - q[actions]))
 
-    found = minimize(loss, np.zeros(3), tol=1e-10)
+    optimum = minimize(loss, np.zeros(3), tol=1e-10)
     network = jax.tree.map(lambda leaf: leaf[0], state.critic.network)
-    told = np.asarray(network(jnp.zeros(1)))  # scaling takes the constant observation to 0
-    np.testing.assert_allclose(told, found.x, atol=0.05)
-    assert np.abs(found.x - np.array([0.2, 0.5, 0.9]) / scale).max() > 0.5  # no small matter
+    learned = np.asarray(network(jnp.zeros(1)))  # scaling takes the constant observation to 0
+    np.testing.assert_allclose(learned, optimum.x, atol=0.05)
+    assert np.abs(optimum.x - np.array([0.2, 0.5, 0.9]) / scale).max() > 0.5  # no small matter
 
 
 # Fitted Q iteration
@@ -170,8 +170,8 @@ def test_fitted_q_is_value_iteration_where_trees_tell_all_states_apart(data):
     result = fit(data, config, seeds=[1], checkpoint_every=1)
     for update in range(1, 7):
         exact = backed_up(exact.max(axis=1))
-        told = result.checkpoints[1, update].action_values(np.eye(STATES))
-        np.testing.assert_allclose(told, exact, rtol=1e-12)
+        learned = result.checkpoints[1, update].action_values(np.eye(STATES))
+        np.testing.assert_allclose(learned, exact, rtol=1e-12)
     assert result.metrics["critic_loss"].max() < 1e-12
     greedy = np.where(exact == exact.max(axis=1, keepdims=True), 1 - 0.01 / 2, 0.01 / 2)
     np.testing.assert_allclose(result.policies[0].probabilities(np.eye(STATES)), greedy)

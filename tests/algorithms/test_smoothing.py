@@ -91,11 +91,11 @@ def test_ratio_on_a_smoothed_log_is_that_of_the_augmented_problem(method, steps)
     exact = augmented.ratio(with_absorbing(policy), with_absorbing(smoothed), DISCOUNT)
     assert np.ptp(exact) > 0.5
 
-    def asked(observations):
+    def probabilities(observations):
         assert observations.shape[1] == STATES, "a policy is asked about real states, without the mark"
         return observations @ policy
 
-    w = sw.fit_ratio(asked, data, discount=DISCOUNT, method=method, steps=steps)
+    w = sw.fit_ratio(probabilities, data, discount=DISCOUNT, method=method, steps=steps)
     states = np.vstack([np.eye(STATES, STATES + 1), data.observations[~data.live][0]])
     assert data.observation_names[-1] == ABSORBED
     assert augmented.occupancy(with_absorbing(smoothed), DISCOUNT) @ np.abs(w(states) - exact) < 0.08

@@ -1,4 +1,4 @@
-"""No half-written file ever stands in the place of a good one."""
+"""No half-written file ever replaces a good one."""
 
 import resource
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from statewise.learning.runs import RunFolder
 
 @contextmanager
 def full_disk():
-    """A limit on the size of files stands for the full disk."""
+    """A limit on the size of files simulates a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (512, before[1]))
     try:

@@ -1,4 +1,4 @@
-"""Registries: built-in entries are imported when asked for, a user's own stand beside them."""
+"""Registries: built-in entries are imported when asked for, and users add their own."""
 
 import sys
 
@@ -26,7 +26,7 @@ def test_a_built_in_entry_is_imported_when_it_is_asked_for(tmp_path, monkeypatch
     assert things["late"] == "here"
 
 
-def test_an_unknown_name_is_told_with_those_there_are():
+def test_an_unknown_name_is_answered_with_the_known_ones():
     animals = Registry("animal")
     animals.add("horse", 1)
     animals.add("cow", 2)

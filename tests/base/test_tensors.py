@@ -39,7 +39,7 @@ def test_the_reader_agrees_with_the_format_s_own(tensors, metadata, write, tmp_p
 
 
 def test_equal_contents_are_equal_bytes():
-    """In whatever order they are given; safetensors' own order of metadata changes from call to call."""
+    """In whatever order they come; safetensors' own order of metadata changes from call to call."""
     tensors, metadata = arrays(), {f"key {i}": str(i) for i in range(20)}
     written = {write_tensors(tensors, metadata) for _ in range(20)}
     written.add(write_tensors(dict(reversed(tensors.items())), dict(reversed(metadata.items()))))

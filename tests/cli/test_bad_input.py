@@ -190,7 +190,7 @@ def test_an_output_where_nothing_can_be(name, place, told):
 def test_a_run_in_a_folder_of_other_things(name, place, told):
     (place / "mine").mkdir()
     (place / "mine" / "thesis.txt").write_text(GOOD)
-    assert "mine: the folder holds other things; give an empty one" in told(call(name, out="mine"))
+    assert "mine: it holds other files; choose an empty folder" in told(call(name, out="mine"))
     assert "log.csv: there is a file of that name" in told(call(name, out="log.csv"))
     assert files(place)["mine/thesis.txt"] == GOOD.encode()
 

@@ -15,7 +15,7 @@ from statewise.cli.options import log_options
 
 SOURCE = Path(statewise.__file__).parent
 # these print or parse command lines: the studies' own, the one a results page was made by, and git's
-COMMAND_LINES = {"experiments/run.py", "experiments/page.py", "experiments/records.py"}
+COMMAND_LINES = {"experiments/run.py", "experiments/results_page.py", "experiments/provenance.py"}
 FLAG = re.compile(r"(?<!var\()--[a-z]")  # var(--name) is CSS
 
 

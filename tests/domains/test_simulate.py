@@ -108,8 +108,8 @@ def test_new_weights_do_not_compile_anew(episodes):
 
 
 def test_float64_weights_compute_in_float32(episodes):
-    given = rollout(CARTPOLE, Leaning(WEIGHTS.astype(np.float64)), episode_keys(0, 4))
-    np.testing.assert_array_equal(given.actions, episodes.actions[:4])
+    doubled = rollout(CARTPOLE, Leaning(WEIGHTS.astype(np.float64)), episode_keys(0, 4))
+    np.testing.assert_array_equal(doubled.actions, episodes.actions[:4])
 
 
 def test_a_shorter_horizon_truncates(episodes):
@@ -125,5 +125,5 @@ def test_returns_are_discounted_sums(episodes):
 
 
 def test_no_keys_is_an_error():
-    with pytest.raises(ValueError, match="one key per episode"):
+    with pytest.raises(ValueError, match="rollout: expected one key per episode, got none"):
         rollout(CARTPOLE, Leaning(jnp.asarray(WEIGHTS)), episode_keys(0, 1)[:0])

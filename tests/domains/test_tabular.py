@@ -118,7 +118,7 @@ def test_undiscounted_without_an_end_is_an_error():
 
 
 def test_rows_that_are_no_probabilities_are_an_error():
-    with pytest.raises(ValueError, match="sum to 1 at most"):
+    with pytest.raises(ValueError, match="sum to at most 1"):
         TabularMDP(2 * ENDLESS.transitions, ENDLESS.rewards, ENDLESS.initial)
     with pytest.raises(ValueError, match="initial"):
         TabularMDP(ENDLESS.transitions, ENDLESS.rewards, 0.5 * ENDLESS.initial)

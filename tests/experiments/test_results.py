@@ -1,4 +1,4 @@
-"""What docs/results.md says in words is what its tables hold."""
+"""The numbers in the text of docs/results.md are those of its tables."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
-WORDS = PAGE.read_text(encoding="utf-8").split("<!-- hard-example -->")[0]
+TEXT = PAGE.read_text(encoding="utf-8").split("<!-- hard-example -->")[0]
 
 # study, cell, method, what of the summary, digits
 MEANS = [
@@ -70,7 +70,7 @@ def table(study: str, name: str) -> pl.DataFrame:
 @pytest.mark.parametrize(("study", "cell", "method", "column", "digits"), MEANS)
 def test_a_number_in_the_words_is_in_the_table(study, cell, method, column, digits):
     row = table(study, "summary").row(by_predicate=(pl.col("cell") == cell) & (pl.col("method") == method), named=True)
-    assert re.search(rf"(?<![\d.]){re.escape(f'{row[column]:.{digits}f}')}(?!\d)", WORDS)
+    assert re.search(rf"(?<![\d.]){re.escape(f'{row[column]:.{digits}f}')}(?!\d)", TEXT)
 
 
 @pytest.mark.parametrize(("study", "cell", "first", "second", "sign"), DECIDED)
@@ -90,10 +90,10 @@ def test_runs_that_end_below_the_behaviour_are_those_that_are_named():
 
 
 def test_estimates_follow_the_truth_where_they_are_said_to():
-    found = table("hiv-selection", "selection")
-    paper, ours = found.filter(method="OPPOSD (paper)"), found.filter(method="OPPOSD")
-    told = [*paper["correlation"], *paper.filter(cell="hiv")["correlation_by_ratio"], *ours["select_truth"]]
-    assert all(f"{number:.2f}" in WORDS for number in told)
+    selection = table("hiv-selection", "selection")
+    paper, ours = selection.filter(method="OPPOSD (paper)"), selection.filter(method="OPPOSD")
+    quoted = [*paper["correlation"], *paper.filter(cell="hiv")["correlation_by_ratio"], *ours["select_truth"]]
+    assert all(f"{number:.2f}" in TEXT for number in quoted)
     assert ours["identified"].to_list() == [0] * 4
     times = (ours["select_truth"] / ours["behaviour"]).round().to_list()
     assert times == [51, 51, 70, 70]

@@ -1,4 +1,4 @@
-"""Jobs are what `fit` would have learned, are kept, and are never done twice."""
+"""A job learns what `fit` would have learned, is kept, and is never run twice."""
 
 import json
 import subprocess
@@ -14,10 +14,10 @@ from statewise.algorithms.acer import ACER
 from statewise.algorithms.opposd import OPPOSD
 from statewise.domains.cartpole import CARTPOLE
 from statewise.domains.hard_example import BEHAVIOUR, HARD_EXAMPLE, SEEN
-from statewise.experiments import records
-from statewise.experiments.figures import write_figure
-from statewise.experiments.logs import log_of, played
-from statewise.experiments.page import add_to_page
+from statewise.experiments import manifest, records
+from statewise.experiments.logs import log_of, play
+from statewise.experiments.plots import write_figure
+from statewise.experiments.results_page import add_to_page
 from statewise.experiments.run import run
 from statewise.experiments.stack import part_of, stacked
 from statewise.experiments.study import Cell, named
@@ -105,7 +105,9 @@ def test_filled_up_rows_repeat_the_last_and_part_of_a_stack_is_its_log():
 
 def test_logs_that_cannot_be_stacked_are_refused():
     logs = [log_of(Cell("c", "hard-example", episodes), 0) for episodes in (10, 11)]
-    with pytest.raises(ValueError, match="other numbers of episodes"):
+    with pytest.raises(
+        ValueError, match="logs to stack need the same number of episodes, and either all or none with terminated ones"
+    ):
         stacked([prepare(SMALL, data)[0] for data in logs])
 
 
@@ -119,7 +121,7 @@ def study(tmp_path_factory):
 @pytest.fixture(scope="module")
 def out(study, tmp_path_factory):
     folder = tmp_path_factory.mktemp("out")
-    run(study, folder, lambda words: None)
+    run(study, folder, lambda message: None)
     return folder
 
 
@@ -127,12 +129,12 @@ def files(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.npz"))}
 
 
-def test_an_interrupted_run_goes_on_to_the_same_bytes(study, out, tmp_path):
+def test_an_interrupted_run_resumes_to_the_same_bytes(study, out, tmp_path):
     class Interrupted(Exception):
         pass
 
-    def stop(words):
-        if "Fitted Q, dataset 0" in words:
+    def stop(message):
+        if "Fitted Q, dataset 0" in message:
             raise Interrupted
 
     with pytest.raises(Interrupted):
@@ -140,29 +142,29 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(study, out, tmp_path):
     assert 0 < len(files(tmp_path)) < len(files(out))
     times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("jobs/**/*.npz")}
     assert len(times) == 3
-    told = []
-    run(study, tmp_path, told.append)
+    messages = []
+    run(study, tmp_path, messages.append)
     assert files(tmp_path) == files(out)
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())
-    told.clear()
-    run(study, tmp_path, told.append)
-    assert told == ["small: all of it is done"]
+    messages.clear()
+    run(study, tmp_path, messages.append)
+    assert messages == ["small: nothing left to run"]
 
 
 def test_jobs_of_other_settings_are_never_mixed_in(study, out, tmp_path):
     other = replace(study, score_episodes=3)
-    with pytest.raises(RunError, match=r"off-pac.*it was made with other settings; give another folder"):
-        run(other, out, lambda words: None)
-    with pytest.raises(RunError, match="it holds a full run; give another folder"):
-        run(replace(study, quick=True), out, lambda words: None)
+    with pytest.raises(RunError, match=r"off-pac.*made with other settings; choose another folder"):
+        run(other, out, lambda message: None)
+    with pytest.raises(RunError, match="it holds a full run; choose another folder"):
+        run(replace(study, quick=True), out, lambda message: None)
 
 
-def test_the_manifest_tells_what_was_run(study, out):
-    manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["study"]["datasets"] == [0, 1]
-    assert manifest["settings"]["hard example"]["Off-PAC"]["actor"]["features"] == [0, 1, 2, 3]
-    assert manifest["versions"]["jax"] == jax.__version__
-    assert manifest["data"]["hard example"] == {str(s): log_of(study.cells[0], s).fingerprint for s in (0, 1)}
+def test_the_manifest_records_what_was_run(study, out):
+    written = json.loads((out / "manifest.json").read_text())
+    assert written["study"]["datasets"] == [0, 1]
+    assert written["settings"]["hard example"]["Off-PAC"]["actor"]["features"] == [0, 1, 2, 3]
+    assert written["versions"]["jax"] == jax.__version__
+    assert written["data"]["hard example"] == {str(s): log_of(study.cells[0], s).fingerprint for s in (0, 1)}
     job = records.read(records.job_path(out, study.cells[0], study.methods[0], 0))
     assert str(job["fingerprint"]) == log_of(study.cells[0], 0).fingerprint
 
@@ -192,7 +194,7 @@ def test_tables_say_what_the_files_hold(study, out):
 
 
 def test_the_page_gets_one_section_a_study_and_its_files(study, out, tmp_path, monkeypatch):
-    monkeypatch.setattr("statewise.experiments.page.named", lambda name, quick: study)
+    monkeypatch.setattr("statewise.experiments.results_page.named", lambda name, quick: study)
     tables = tables_of(study, out)
     from statewise.experiments.tables import write_tables
 
@@ -222,7 +224,7 @@ def test_policies_are_played_side_by_side_as_they_are_alone():
         Policy((rng.normal(size=(4, 2)),), (rng.normal(size=2),), np.zeros(4), np.ones(4), ("a",) * 4, ("0", "1"))
         for _ in range(3)
     ]
-    earned = played(cell, policies, episodes=30)  # 90 episodes: more than are simulated side by side
+    earned = play(cell, policies, episodes=30)  # 90 episodes: more than are simulated side by side
     for policy, scores in zip(policies, earned.undiscounted, strict=True):
         alone = rollout(CARTPOLE, with_noise(policy, 1.0), episode_keys(SCORE_SEED, 30))
         np.testing.assert_array_equal(scores, returns(alone, 1.0))
@@ -235,7 +237,7 @@ def test_the_hard_example_is_scored_exactly_and_logged_as_it_is_seen():
     policy = Policy((logits,), (np.zeros(2),), np.zeros(6), np.ones(6), tuple("abcdef"), ("l", "r"))
     np.testing.assert_allclose(policy.probabilities(SEEN), table)
     cell = Cell("h", "hard-example", 300)
-    assert played(cell, [policy], 5).undiscounted[0, 0] == pytest.approx(HARD_EXAMPLE.value(table, 1.0))
+    assert play(cell, [policy], 5).undiscounted[0, 0] == pytest.approx(HARD_EXAMPLE.value(table, 1.0))
     log = log_of(cell, 0)
     assert (log.observations[:, 1] == log.observations[:, 4] + log.observations[:, 5]).all()
     assert log.returns(1.0).mean() == pytest.approx(HARD_EXAMPLE.value(BEHAVIOUR, 1.0), abs=0.1)
@@ -278,7 +280,7 @@ def test_the_hard_example_on_the_command_line(tmp_path):
     assert "![The hard example" in (tmp_path / "results.md").read_text()
     for name in ("figure.png", "figure.svg", "manifest.json"):
         assert (tmp_path / "results" / "hard-example" / name).stat().st_size > 0
-    # a folder put together of parts that ran elsewhere has no manifest of its own
+    # a folder whose parts were run elsewhere has no manifest of its own
     (tmp_path / "out" / "manifest.json").unlink()
     assert CliRunner().invoke(command, [*arguments, "--no-run"]).exit_code == 0
-    assert records.manifest(tmp_path / "out")["study"]["name"] == "hard-example"
+    assert manifest.read(tmp_path / "out")["study"]["name"] == "hard-example"

@@ -1,4 +1,7 @@
-"""Studies are data: what is in the file is what runs, and a slip of the pen is told in one sentence."""
+"""Studies are data: what is in the file is what runs, and a typo is reported in one sentence."""
+
+import subprocess
+import sys
 
 import pytest
 
@@ -25,13 +28,13 @@ def read(tmp_path, text, **options):
 
 def test_the_paper_is_read_and_reports_seeds_that_were_never_tuned_on():
     for quick in (False, True):
-        found = studies(quick=quick)
-        assert set(found) == {"hard-example", "cartpole", "hiv", "hiv-selection", "hiv-variants", "where-it-matters"}
-        for study in found.values():
+        known = studies(quick=quick)
+        assert set(known) == {"hard-example", "cartpole", "hiv", "hiv-selection", "hiv-variants", "where-it-matters"}
+        for study in known.values():
             assert study.quick == quick
             assert all(seed < 400 for seed in study.datasets + study.evaluation)
             assert not set(study.datasets) & set(study.evaluation)
-    assert [len(found["cartpole"].datasets), len(named("cartpole").datasets)] == [2, 10]
+    assert [len(known["cartpole"].datasets), len(named("cartpole").datasets)] == [2, 10]
 
 
 def test_settings_are_the_presets_with_what_the_file_changes():
@@ -57,7 +60,7 @@ def test_quick_is_the_same_study_but_small(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "message"),
     [
         (
             'kind = "curves"',
@@ -73,32 +76,42 @@ def test_quick_is_the_same_study_but_small(tmp_path):
         ('domain = "cartpole"', 'domain = "hiv", lean = 0.3', "only CartPole's behaviour can lean"),
         ('algorithm = "sac"', 'algorithm = "sacc"', "there is no algorithm 'sacc'; did you mean 'sac'?"),
         ('algorithm = "opposd"', 'algorithm = "opposd", preset = "papr"', "there is no preset 'papr'"),
-        ('algorithm = "sac"', 'algorithm = "sac", preset = "paper-hiv"', "has no settings of sac"),
+        ('algorithm = "sac"', 'algorithm = "sac", preset = "paper-hiv"', "has no settings for sac"),
         (
             'algorithm = "opposd"',
             'algorithm = "opposd", settings = { critic = { stps = 3 } }',
             "A.critic.stps: there is no such setting; did you mean 'steps'?",
         ),
-        ('["A", "B"]', '["A", "C"]', "small.pairs: ['A', 'C'] are not two of its methods"),
+        ('["A", "B"]', '["A", "C"]', "small.pairs: expected two of its methods (A, B), got ['A', 'C']"),
         ('name = "B"', 'name = "A"', "two of its methods have the same name"),
         ("datasets = [3]", "dataset = [3]", "small.quick.dataset: there is no such setting; did you mean 'datasets'?"),
         ("[small]", "[small", "not a TOML file"),
     ],
 )
-def test_mistakes_are_told_in_one_sentence(tmp_path, old, new, words):
+def test_mistakes_are_reported_in_one_sentence(tmp_path, old, new, message):
     assert old in GOOD
     with pytest.raises(ValueError, match=r"\w") as error:
         read(tmp_path, GOOD.replace(old, new, 1), quick=True)
-    assert words in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_parts_that_are_not_there_are_told(tmp_path):
+def test_parts_that_do_not_exist_are_refused(tmp_path):
     study = read(tmp_path, GOOD)
     assert [method.name for method in study.restricted(methods=["B"]).methods] == ["B"]
-    with pytest.raises(ValueError, match="there is no method 'C'; there are A, B"):
+    with pytest.raises(ValueError, match="there is no method 'C'; choose from A, B"):
         study.restricted(methods=["C"])
     with pytest.raises(ValueError, match="none of its methods has the preset 'paper'"):
         study.restricted(group="paper")
-    with pytest.raises(ValueError, match="there is no study 'large'; there are small"):
+    with pytest.raises(ValueError, match="there is no study 'large'; choose from small"):
         named("large", path=tmp_path / "s.toml")
+
+
+def test_the_command_line_lists_the_studies_of_the_file_without_jax():
+    code = (
+        "import sys; from statewise.cli.reproduce import command; print(*command.params[0].type.choices); "
+        "print([name for name in ('jax', 'matplotlib') if name in sys.modules])"
+    )
+    listed, imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.splitlines()
+    assert listed.split() == list(studies())
+    assert imported == "[]"

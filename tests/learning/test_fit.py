@@ -133,7 +133,7 @@ def test_mapped_seeds_learn_what_seeds_in_turn_learn(data, monkeypatch):
     """Whichever way the device asks for; other stretches, so that each way is compiled."""
     in_turn = fit(data, **RUN | {"checkpoint_every": 5}, updates=10)
     monkeypatch.setattr(programs.jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(programs.jax.lax, "map", lambda *given: pytest.fail("runs went in turn"))
+    monkeypatch.setattr(programs.jax.lax, "map", lambda *arguments: pytest.fail("runs went in turn"))
     mapped = fit(data, **RUN | {"checkpoint_every": 10}, updates=10)
     for one, other in zip(in_turn.policies, mapped.policies, strict=True):
         for got, expected in zip(leaves(one), leaves(other), strict=True):
@@ -141,7 +141,7 @@ def test_mapped_seeds_learn_what_seeds_in_turn_learn(data, monkeypatch):
 
 
 def test_seeds_draw_different_rows(offpac):
-    """Without a ratio the heaviest row's share of the weight tells how many rows were drawn, and nothing else."""
+    """Without a ratio the heaviest row's share of the weight shows how many rows were drawn, and nothing else."""
     one, other = (run.metrics["ratio_largest"] for run in offpac.values())
     assert (one != other).mean() > 0.5
 
@@ -201,14 +201,14 @@ def test_folder_of_another_run_is_refused(data, tmp_path, monkeypatch, change, n
     interrupted(data, tmp_path, 20)
     before = contents(tmp_path)
     no_warm_start(monkeypatch)
-    with pytest.raises(RunError, match=f"another {named};"):
+    with pytest.raises(RunError, match=f"it holds a run with another {named}; choose another folder"):
         fit(**{"dataset": data} | RUN | change, out=tmp_path)
     assert contents(tmp_path) == before
 
 
-def test_folder_with_other_things_is_refused(data, tmp_path):
+def test_folder_with_other_files_is_refused(data, tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(RunError, match="holds other things"):
+    with pytest.raises(RunError, match="it holds other files; choose an empty folder"):
         fit(data, **RUN, out=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -239,8 +239,8 @@ def test_part_that_is_not_finite_is_named_and_the_last_checkpoint_kept(data, tmp
     before = contents(tmp_path)
     with pytest.raises(NotFinite) as caught:
         fit(data, **RUN, out=tmp_path)
-    said = f"the {part} became infinite or not a number at update 21 of seed 5; the checkpoint of update 20 is kept"
-    assert str(caught.value).startswith(said)
+    expected = f"the {part} became infinite or not a number at update 21 of seed 5; the checkpoint of update 20 is kept"
+    assert str(caught.value).startswith(expected)
     assert str(tmp_path) in str(caught.value)
     assert contents(tmp_path) == before
 

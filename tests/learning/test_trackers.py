@@ -1,4 +1,4 @@
-"""Metrics arrive where they were sent, read back by each place's own library, also when a run was interrupted."""
+"""Metrics arrive where they were sent, as each tracker's own library reads them, also when a run was interrupted."""
 
 import numpy as np
 import polars as pl
@@ -52,9 +52,9 @@ def test_tensorboard_by_its_own_reader(folder, tmp_path):
     for i, seed in enumerate(SEEDS):
         reader = EventAccumulator(str(tmp_path / "events" / f"seed-{seed}"), size_guidance={"scalars": 0})
         reader.Reload()
-        told = reader.Scalars("value")
-        assert [event.step for event in told] == list(range(1, 31))
-        np.testing.assert_allclose([event.value for event in told], METRICS["value"][i], rtol=1e-6)
+        events = reader.Scalars("value")
+        assert [event.step for event in events] == list(range(1, 31))
+        np.testing.assert_allclose([event.value for event in events], METRICS["value"][i], rtol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")  # MLflow's store warns of its own libraries
@@ -78,6 +78,6 @@ def test_mlflow_by_its_own_client(folder, tmp_path):
         np.testing.assert_allclose([metric.value for metric in history], METRICS["value"][i], rtol=1e-12)
 
 
-def test_an_mlflow_that_cannot_be_reached_is_told_before_learning(folder):
+def test_an_mlflow_that_cannot_be_reached_is_reported_before_learning(folder):
     with pytest.raises(ValueError, match="MLflow at nowhere://x: "):
         MlflowTracker(folder, "nowhere://x")

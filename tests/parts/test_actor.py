@@ -112,7 +112,7 @@ def test_gradient_is_the_policy_gradient(double_precision, discount, termination
 
 
 @pytest.fixture(scope="module")
-def given():
+def case():
     """Rows of a log, a policy, another that it was cloned from, w and advantages."""
     data = make([6, 3, 9])
     rows = device_log(data, 1.0).rows.take(jnp.arange(len(data)))
@@ -126,18 +126,18 @@ def given():
 def chances_of(network, states):
     """π(·|s) of a network with one layer, in double precision, row by row."""
     weight, bias = np.asarray(network.weights[0], np.float64), np.asarray(network.biases[0], np.float64)
-    found = []
+    chances = []
     for state in np.asarray(states, np.float64):
         exps = [math.exp(state @ weight[:, a] + bias[a]) for a in range(weight.shape[1])]
-        found.append([x / sum(exps) for x in exps])
-    return np.array(found)
+        chances.append([x / sum(exps) for x in exps])
+    return np.array(chances)
 
 
 def differences(function, network):
     """∂ function / ∂ weights and biases, by central differences in double precision."""
     leaves, treedef = jax.tree.flatten(network)
     leaves = [np.asarray(leaf, np.float64) for leaf in leaves]
-    found = []
+    slopes = []
     for i, leaf in enumerate(leaves):
         slope = np.zeros(leaf.shape)
         for place in np.ndindex(leaf.shape):
@@ -147,13 +147,13 @@ def differences(function, network):
                 moved[i][place] += shift
                 ends.append(function(jax.tree.unflatten(treedef, moved)))
             slope[place] = (ends[0] - ends[1]) / 2e-5
-        found.append(slope)
-    return found
+        slopes.append(slope)
+    return slopes
 
 
 def assert_gradient(gradient, expected):
-    for got, wanted in zip(jax.tree.leaves(gradient), expected, strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-5)
+    for got, slope in zip(jax.tree.leaves(gradient), expected, strict=True):
+        np.testing.assert_allclose(got, slope, rtol=2e-4, atol=2e-5)
 
 
 def gain_of(rows, weight, advantage, clip=None):
@@ -170,8 +170,8 @@ def gain_of(rows, weight, advantage, clip=None):
 
 
 @pytest.mark.parametrize("clip", [None, 1.5])
-def test_gain_is_climbed(given, clip):
-    rows, policy, _, weight, advantage = given
+def test_gain_is_climbed(case, clip):
+    rows, policy, _, weight, advantage = case
     settings = replace(PLAIN, clip=clip)
     gradient, moved, report = ascended(settings, policy, rows, weight, advantage)
     gain = gain_of(rows, weight, advantage, clip)
@@ -182,9 +182,9 @@ def test_gain_is_climbed(given, clip):
     assert gain(moved) > gain(policy)
 
 
-def test_a_policy_never_learns_from_columns_that_it_may_not_see(given):
+def test_a_policy_never_learns_from_columns_that_it_may_not_see(case):
     """Its gradient is that of the same policy on observations without them."""
-    rows, policy, _, weight, advantage = given
+    rows, policy, _, weight, advantage = case
     settings = replace(PLAIN, features=(0,))
     blind = actor.seeing(settings, policy)
     hidden = np.asarray(blind.weights[0])[1:]
@@ -196,19 +196,19 @@ def test_a_policy_never_learns_from_columns_that_it_may_not_see(given):
     assert_gradient(gradient, [np.asarray(leaf) for leaf in jax.tree.leaves(plain)])
     assert (np.asarray(moved.weights[0])[1:] == 0).all()
     assert np.abs(np.asarray(moved.weights[0] - blind.weights[0])[0]).max() > 0
-    with pytest.raises(ValueError, match=r"actor.features: \[99\] are not columns"):
+    with pytest.raises(ValueError, match=r"actor.features: expected columns from 0 to 1, got \[99\]"):
         actor.seeing(replace(PLAIN, features=(99,)), policy)
 
 
-def test_clip_changes_the_gradient(given):
-    """Else the test above could not tell."""
-    rows, policy, _, weight, advantage = given
+def test_clip_changes_the_gradient(case):
+    """Otherwise the test above could not fail."""
+    rows, policy, _, weight, advantage = case
     free, held = (differences(gain_of(rows, weight, advantage, clip), policy) for clip in (None, 1.5))
     assert max(np.abs(a - b).max() for a, b in zip(free, held, strict=True)) > 0.01
 
 
-def test_relative_advantages_have_deviation_one(given):
-    rows, policy, _, weight, advantage = given
+def test_relative_advantages_have_deviation_one(case):
+    rows, policy, _, weight, advantage = case
     absolute, _, report = ascended(PLAIN, policy, rows, weight, advantage)
     scaled, *_ = ascended(replace(PLAIN, relative=True), policy, rows, weight, 7.0 * advantage)
     w, a = np.asarray(weight, np.float64), np.asarray(advantage, np.float64)
@@ -217,8 +217,8 @@ def test_relative_advantages_have_deviation_one(given):
     assert_gradient(scaled, [leaf / deviation for leaf in jax.tree.leaves(absolute)])
 
 
-def test_entropy_is_climbed_too(given):
-    rows, policy, _, weight, advantage = given
+def test_entropy_is_climbed_too(case):
+    rows, policy, _, weight, advantage = case
 
     def expected(network):
         w = np.asarray(weight, np.float64)
@@ -231,18 +231,18 @@ def test_entropy_is_climbed_too(given):
     assert_gradient(gradient, [-slope for slope in differences(lambda n: gain(n) + 0.7 * expected(n), policy)])
 
 
-def test_anchor_holds_to_the_clone_where_it_is_certain(given):
+def test_anchor_holds_to_the_clone_where_it_is_certain(case):
     """−weight · E[c KL(clone ‖ π)] at states beyond the log's."""
-    rows, policy, cloned, weight, advantage = given
+    rows, policy, cloned, weight, advantage = case
     settings = Anchor(weight=2.0, spread=1.4, noise=0.6)
     noise = np.asarray(jax.random.normal(jax.random.key(9), rows.state.shape), np.float64)
     beyond = 1.4 * np.asarray(rows.state, np.float64) + 0.6 * noise
 
     def expected(network):
         total = 0.0
-        for wanted, chances in zip(chances_of(cloned, beyond), chances_of(network, beyond), strict=True):
-            certainty = 1 + sum(p * math.log(p) for p in wanted) / math.log(3)
-            total += certainty * sum(p * math.log(p / q) for p, q in zip(wanted, chances, strict=True))
+        for cloned_chances, chances in zip(chances_of(cloned, beyond), chances_of(network, beyond), strict=True):
+            certainty = 1 + sum(p * math.log(p) for p in cloned_chances) / math.log(3)
+            total += certainty * sum(p * math.log(p / q) for p, q in zip(cloned_chances, chances, strict=True))
         return total / len(beyond)
 
     assert expected(policy) > 0.05

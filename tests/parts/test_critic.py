@@ -64,7 +64,7 @@ def returns_of(data, settings, policy, network):
         returns = critic.action_values(settings, network, batch, log)
         return batch.rows.index, batch.weight, returns, critic.advantages(settings, network, batch, log, baseline=True)
 
-    index, weight, returns, advantages = (np.asarray(found) for found in draw(jax.random.key(5)))
+    index, weight, returns, advantages = (np.asarray(values) for values in draw(jax.random.key(5)))
     return index, weight > 0, returns, advantages
 
 
@@ -140,15 +140,15 @@ def test_fit_finds_the_policys_value(trace, discount, termination):
     # V̂ is held to 0 where episodes ended; a tabular log holds no such state, so that no real one is
     settings = Critic(hidden=(), learning_rate=3e-3, trace=trace, batch=1000, terminal_weight=1.0, target_rate=1.0)
     more = jax.jit(partial(critic.fit, settings, policy=target, log=log, steps=200))
-    value, found = critic.initial(settings, 4, jax.random.key(0)), []
+    value, estimates = critic.initial(settings, 4, jax.random.key(0)), []
     for i in range(10):
         value, _ = more(value, key=jax.random.fold_in(jax.random.key(1), i))
-        found.append(np.asarray(critic.values(value.network, log.scale, jnp.eye(4)), np.float64))
+        estimates.append(np.asarray(critic.values(value.network, log.scale, jnp.eye(4)), np.float64))
     expected, other = (mdp.state_values(pi, discount) for pi in (POLICY, BEHAVIOUR))
     on_the_log = balanced(data, discount, trace)
     assert np.abs(other / expected - 1).min() > 0.05
     np.testing.assert_allclose(on_the_log, expected, rtol=0.03)
-    np.testing.assert_allclose(np.mean(found[-4:], axis=0), on_the_log, rtol=0.03)
+    np.testing.assert_allclose(np.mean(estimates[-4:], axis=0), on_the_log, rtol=0.03)
 
 
 def test_undiscounted_values_look_ahead_no_further_than_the_log_teaches():
@@ -193,9 +193,9 @@ def test_the_least_of_two_values_is_bootstrapped_from():
     log = device_log(make([6, 9, 4]), 0.9)
     one, other = (initial_network(jax.random.key(seed), (log.rows.features, 8, 1)) for seed in (0, 1))
     batch = critic.draw(Critic(), None, log, jax.random.key(2), 40)
-    found = critic.action_values(Critic(), Least((one, other)), batch, log)
+    values = critic.action_values(Critic(), Least((one, other)), batch, log)
     each = [critic.action_values(Critic(), network, batch, log) for network in (one, other)]
-    np.testing.assert_allclose(found, np.minimum(*each), rtol=1e-6)
+    np.testing.assert_allclose(values, np.minimum(*each), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("rewards", "expected"), [((0.5, 2.0), (0.0, 20.0)), ((-1.0, 0.0), (-10.0, 0.0))])

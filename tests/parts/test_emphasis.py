@@ -42,13 +42,13 @@ def test_mean_in_each_state_is_the_exact_emphasis():
     data = collect_tabular(mdp, behaviour, episodes, horizon=60, seed=0)
     assert data.terminated.all()
     policy = Network((jnp.asarray(logits, jnp.float32),), (jnp.zeros(2),))
-    found = np.asarray(emphasis.of_log(Emphasis(), policy, device_log(data, DISCOUNT)), np.float64)
+    weights = np.asarray(emphasis.of_log(Emphasis(), policy, device_log(data, DISCOUNT)), np.float64)
     visits = mdp.visits(behaviour, 1.0)
     exact = np.linalg.solve(np.eye(3) - DISCOUNT * mdp.chain(softmax(logits)).T, visits)
     states = data.observations.argmax(axis=1)
     for s in range(3):
-        totals = np.bincount(data.episode_of_step[states == s], weights=found[states == s], minlength=episodes)
+        totals = np.bincount(data.episode_of_step[states == s], weights=weights[states == s], minlength=episodes)
         error = totals.std() / np.sqrt(episodes)
         assert error < 0.05 * exact[s]
         assert abs(totals.mean() - exact[s]) < 4 * error
-        assert abs(visits[s] - exact[s]) > 10 * error  # no weight at all would be told from the right one
+        assert abs(visits[s] - exact[s]) > 10 * error  # no weight at all would be distinguished from the right one

@@ -176,7 +176,7 @@ def test_error_falls_with_the_root_of_the_episodes(chain, sizes, seeds):
 
 
 def test_smoothed_log_gives_the_ratio_of_the_augmented_problem():
-    """What the behaviour never does leads to the absorbing state, whose ratio is found like any other's."""
+    """What the behaviour never does leads to the absorbing state, whose ratio is fitted like any other's."""
     mdp, behaviour, policy = problem(17)
     epsilon = 0.2
     behaviour[0], behaviour[3] = [1, 0], [0, 1]
@@ -205,7 +205,7 @@ def test_average_variant_is_the_average_case_where_episodes_end():
 
 
 def plain_sums(data, chain, phi_of, rho, rows):
-    """M and a over the rows given, from the definition; and the mean of φφᵀ over all."""
+    """M and a over those rows, from the definition; and the mean of φφᵀ over all."""
     discount = DISCOUNT[chain]
     phi, last = phi_of(data.observations), set((data.starts[1:] - 1).tolist())
     fresh = np.mean([phi[start] for start in data.starts[:-1]], axis=0)

@@ -116,7 +116,7 @@ def population(mdp, behaviour, policy, discounted):
 def test_exact_ratio_has_no_loss_and_any_other_what_matrices_say(seed, termination, discounted):
     """‖m‖² with m the flow of π into each state from w·d_μ, less w·d_μ there."""
     mdp, behaviour, policy = problem(seed, termination)
-    given = population(mdp, behaviour, policy, discounted)
+    pairs = population(mdp, behaviour, policy, discounted)
     loss = discounted_loss if discounted else average_loss
     other = np.random.default_rng(seed).gamma(2.0, size=STATES)
     if discounted:
@@ -129,8 +129,8 @@ def test_exact_ratio_has_no_loss_and_any_other_what_matrices_say(seed, terminati
         flow = (renewal.T @ (visits * other) - visits * other) / (visits @ other)
     expected = flow @ KERNEL @ flow
     assert expected > 1e-3
-    assert float(loss(network_of_ratio(other), given)) == pytest.approx(expected, rel=1e-4)
-    assert abs(float(loss(network_of_ratio(exact), given))) < 1e-9 * expected
+    assert float(loss(network_of_ratio(other), pairs)) == pytest.approx(expected, rel=1e-4)
+    assert abs(float(loss(network_of_ratio(exact), pairs))) < 1e-9 * expected
 
 
 # The sampler
@@ -232,7 +232,7 @@ def test_two_batches_estimate_the_loss_without_bias_and_one_batch_twice_does_not
 
         return jax.vmap(both)(pairs)
 
-    two, one = (np.asarray(found, np.float64) for found in losses(jax.random.key(0)))
+    two, one = (np.asarray(loss, np.float64) for loss in losses(jax.random.key(0)))
     error = two.std() / np.sqrt(steps)
     assert error < 0.05 * expected
     assert abs(two.mean() - expected) < 4 * error
@@ -270,11 +270,11 @@ def test_fitted_network_comes_within_a_tenth_of_the_exact_ratio(chain, terminati
         learned = ratio_network.fit(settings, learned, rho, log, chain, jnp.asarray(BANDWIDTH), 100, key)
         return learned, state_ratio(learned.network, jnp.eye(STATES))
 
-    learned, found = ratio_network.initial(settings, STATES, jax.random.key(0)), []
+    learned, ratios = ratio_network.initial(settings, STATES, jax.random.key(0)), []
     for i in range(stretches):
         learned, ratio = more(learned, jax.random.fold_in(jax.random.key(1), i))
-        found.append(np.asarray(ratio, np.float64))
-    got = np.mean(found[-5:], axis=0)
+        ratios.append(np.asarray(ratio, np.float64))
+    got = np.mean(ratios[-5:], axis=0)
     visits, exact = mdp.occupancy(behaviour, discount), mdp.ratio(policy, behaviour, discount)
     if chain != "discounted":  # known up to its scale
         got = got / (visits @ got)

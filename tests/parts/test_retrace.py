@@ -67,8 +67,8 @@ def test_legal_actions_of_the_next_state_are_the_next_rows():
     legal = np.random.default_rng(0).random((len(data), 3)) < 0.7
     legal[np.arange(len(data)), data.actions] = True
     log = device_log(replace(data, legal=legal), 0.9)
-    found = q_network.transitions(log, log.rows.take(jnp.arange(len(data))))
+    transitions = q_network.transitions(log, log.rows.take(jnp.arange(len(data))))
     last = data.starts[1:] - 1
     inner = np.setdiff1d(np.arange(len(data)), last)
-    np.testing.assert_array_equal(np.asarray(found.next_legal)[inner], legal[inner + 1])
-    np.testing.assert_array_equal(np.asarray(found.known)[last], data.terminated)
+    np.testing.assert_array_equal(np.asarray(transitions.next_legal)[inner], legal[inner + 1])
+    np.testing.assert_array_equal(np.asarray(transitions.known)[last], data.terminated)

@@ -84,7 +84,7 @@ def test_it_can_be_read_in_light_and_dark(browser, pages, scheme):
     dark = browser.ask("matchMedia('(prefers-color-scheme: dark)').matches")
     assert dark == (scheme == "dark")
     for selector in (
-        ".answer .words",
+        ".answer .headline",
         ".answer p:last-child",
         ".lead",
         "figcaption",

@@ -1,4 +1,4 @@
-"""The page says the answer first, no number that is not known, and nothing that it was not given."""
+"""The page puts the answer first, shows no number that is not identified, and loads nothing from elsewhere."""
 
 import json
 import re
@@ -13,8 +13,8 @@ from statewise.base.decode import DecodeError
 from statewise.ope.estimate import Estimate
 from statewise.ope.support import Support
 from statewise.report.content import ActionMap, ReportContent, Worth, from_json, to_json
+from statewise.report.formatting import interval, number, spoken
 from statewise.report.page import render
-from statewise.report.words import interval, number, spoken
 
 
 class Page(HTMLParser):
@@ -23,7 +23,7 @@ class Page(HTMLParser):
     def __init__(self, html: str):
         super().__init__()
         self.tags: list[tuple[str, dict]] = []
-        self.words: list[str] = []
+        self.pieces: list[str] = []
         self.feed(html)
 
     def handle_starttag(self, tag, attrs):
@@ -31,11 +31,11 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         if self.tags and self.tags[-1][0] != "style":
-            self.words.append(data)
+            self.pieces.append(data)
 
     @property
     def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
+        return " ".join(" ".join(self.pieces).split())
 
 
 @pytest.fixture(scope="module")
@@ -47,23 +47,23 @@ def test_the_answer_comes_first(html):
     text = Page(html).text
     body = text[text.index("Treatment log") :]
     order = ["Deploy the new policy", "On 150 held-out episodes", "20.2 to 22.6", "24.1 to 31.7", "What is it worth?"]
-    order += ["The answer rests on these checks", "What would change?", "Who carries the estimate?"]
+    order += ["The answer rests on these checks", "What would change?", "Which episodes count most?"]
     order += ["Each line is one run", "Log: treatment.csv"]
-    places = [body.index(words) for words in order]
+    places = [body.index(text) for text in order]
     assert places == sorted(places)
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "headline"),
     [
         ("do not deploy", "Do not deploy the new policy"),
         ("collect more data", "Collect more data first"),
         ("not evaluated", "No answer yet"),
     ],
 )
-def test_every_answer_has_its_words_even_with_nothing_else(answer, words):
+def test_every_answer_has_its_headline_even_with_nothing_else(answer, headline):
     page = Page(render(ReportContent(answer, "A reason.")))
-    assert words in page.text
+    assert headline in page.text
     assert "A reason." in page.text
 
 
@@ -73,9 +73,9 @@ def test_what_is_not_identified_is_never_a_number():
     assert rows.startswith(
         "the new policy proposed not identified – not identified two episodes carry 93 % of the weight"
     )
-    with pytest.raises(DecodeError, match="it is not identified, so it must come without value"):
+    with pytest.raises(DecodeError, match="the new policy: expected no value, low or high, since it is not identified"):
         Worth("the new policy", "chosen", "not identified", "x", value=3.0)
-    with pytest.raises(DecodeError, match="it is weak, so it needs a value"):
+    with pytest.raises(DecodeError, match="the new policy: expected a value, since it is weak"):
         Worth("the new policy", "chosen", "weak", "x")
 
 
@@ -102,7 +102,7 @@ def test_it_needs_nothing_from_elsewhere(html):
     assert len(html) < 500_000
 
 
-def test_names_are_unique_and_figures_have_words(html):
+def test_names_are_unique_and_figures_are_described(html):
     page = Page(html)
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -116,7 +116,7 @@ def test_names_are_unique_and_figures_have_words(html):
     assert set(links) <= set(ids)
 
 
-def test_hostile_names_stay_words():
+def test_hostile_names_stay_text():
     bad = '<script>alert("x")</script>$x_1$&'
     content = replace(
         example(),
@@ -143,7 +143,7 @@ def test_json_round_trip():
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"answer": "yes"}, "decision.answer: expected one of deploy, do not deploy, .*, got 'yes'"),
         ({"answer": None}, "decision.answer: expected one of .*, got None"),
@@ -154,11 +154,14 @@ def test_json_round_trip():
         ({"worths": [{"name": "x"}]}, r"decision.worths\[0\]: 'role' is missing"),
         ({"chosen": {"run": "a", "seed": 1.5, "update": 2}}, "decision.chosen.seed: expected a whole number, got 1.5"),
         ({"weight_shares": [0.5, float("nan")]}, r"decision.weight_shares\[1\]: expected a number, got nan"),
-        ({"overlap": {"edges": [0, 1], "shares": []}}, "decision.overlap: a histogram needs one edge more"),
+        (
+            {"overlap": {"edges": [0, 1], "shares": []}},
+            "decision.overlap: expected one more edge than shares, got 2 edges and 0 shares",
+        ),
     ],
 )
-def test_a_wrong_decision_is_named(change, words):
-    with pytest.raises(DecodeError, match=words):
+def test_a_wrong_decision_is_named(change, message):
+    with pytest.raises(DecodeError, match=message):
         from_json(json.dumps({"answer": "deploy", "because": "x"} | change))
     with pytest.raises(DecodeError, match="'because' is missing"):
         from_json('{"answer": "deploy"}')
@@ -167,14 +170,14 @@ def test_a_wrong_decision_is_named(change, words):
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "text"),
     [
         (None, "not identified"), (0.0, "0.000"), (21.44, "21.4"), (196.43, "196.4"), (-3.214, "−3.21"),
         (0.1873, "0.187"), (6432.1, "6,432"), (1.5e7, "15.00 million"), (4.29e10, "42.90 billion"), (2.1e-5, "2.1e−05"),
     ],
 )  # fmt: skip
-def test_numbers(value, words):
-    assert number(value) == words
+def test_numbers(value, text):
+    assert number(value) == text
 
 
 def test_an_interval_is_as_precise_at_both_ends():

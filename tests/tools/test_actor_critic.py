@@ -1,4 +1,4 @@
-"""The actor–critic: its advantages by hand, its policy in NumPy, and that it learns and stops where it is told."""
+"""The actor–critic: its advantages by hand, its policy in NumPy, and that it learns and stops at its target."""
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +33,8 @@ def test_advantages_are_the_weighted_sums_of_errors():
             expected[start] += (0.9 * TRACE) ** (step - start) * error
             if terminated[step]:
                 break
-    given = (jnp.asarray(rewards, jnp.float32), jnp.asarray(values, jnp.float32), jnp.asarray(terminated))
-    np.testing.assert_allclose(advantages(*given, 0.9), expected, rtol=1e-5, atol=1e-6)
+    arguments = (jnp.asarray(rewards, jnp.float32), jnp.asarray(values, jnp.float32), jnp.asarray(terminated))
+    np.testing.assert_allclose(advantages(*arguments, 0.9), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_first_policy_is_all_but_uniform():
@@ -83,8 +83,8 @@ def test_observations_are_standardised_by_the_uniform_policys(training):
             episodes.observations[:, :-1].reshape(40, 64, 200, 4), episodes.valid.reshape(40, 64, 200), strict=True
         )
     ]
-    for given, others in (
+    for scaling, others in (
         (trained.mean, np.array([batch.mean(axis=0) for batch in batches])),
         (trained.std, np.array([batch.std(axis=0) for batch in batches])),
     ):
-        assert (np.abs(given - others.mean(axis=0)) < 4 * others.std(axis=0)).all()
+        assert (np.abs(scaling - others.mean(axis=0)) < 4 * others.std(axis=0)).all()

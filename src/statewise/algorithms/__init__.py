@@ -1,4 +1,4 @@
-"""One algorithm a file. This is the list of them: the loop, presets, the command line and the tests start here."""
+"""One algorithm per file, and the registry from which the loop, presets, command line and tests take them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from statewise.base.registry import Registry
 
 @runtime_checkable
 class Settings(Protocol):
-    """What the settings of every algorithm have; they are a frozen dataclass, and all fields have defaults."""
+    """What every algorithm's settings have. They are a frozen dataclass whose fields all have defaults."""
 
     @property
     def discount(self) -> float | None: ...  # None: the log's own
@@ -22,15 +22,15 @@ class Settings(Protocol):
 
 @dataclass(frozen=True)
 class Algorithm:
-    """How an algorithm learns: settings, and four pure functions of them.
+    """How an algorithm learns: its settings, and four pure functions of them.
 
         data, view = prepare(config, dataset, key)           the log as updates draw from it, and as a policy sees it
         state = init(config, data, key)
         state, metrics = update(config, data, state, key)
         policy = policy(config, view, state)                 with `.probabilities(observations)` and `.save(path)`
 
-    A state is a pytree of arrays, and all that is saved to resume. Where `compiled`, `init` and `update` are traced
-    by JAX; otherwise they are called as they are, one run after the other.
+    A state is a pytree of arrays, and everything that is saved to resume. If `compiled`, JAX traces `init` and
+    `update`; otherwise they are called as they are, one run after another.
     """
 
     settings: type[Any]
@@ -56,7 +56,7 @@ ALGORITHMS: Registry[Algorithm] = Registry(
 
 
 def name_of(config: Settings) -> str:
-    """What the algorithm with such settings is registered as."""
+    """The registered name of the algorithm with these settings."""
     for name, algorithm in ALGORITHMS.items():
         if type(config) is algorithm.settings:
             return name
@@ -64,5 +64,5 @@ def name_of(config: Settings) -> str:
 
 
 def algorithm_of(config: Settings) -> Algorithm:
-    """The algorithm with such settings."""
+    """The algorithm with these settings."""
     return ALGORITHMS[name_of(config)]

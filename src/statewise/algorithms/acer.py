@@ -1,9 +1,9 @@
-"""ACER: actor–critic with experience replay (Wang et al. 2017), all experience being a log.
+"""ACER: actor–critic with experience replay (Wang et al. 2017), where all experience is the log.
 
 g = min(c, ρ) ∇log π(a|s) [Qʳᵉᵗ(s,a) − V(s)] + Σ_b [1 − c/ρ(b)]₊ π(b|s) ∇log π(b|s) [Q(s,b) − V(s)],   V = Σ_b π Q
 
-Gradients are taken in the logits of each state and kept from leaving a slow copy of the policy too fast (trust region).
-With `state_ratio`, states count by w(s) = d^π(s)/d^μ(s), as in OPPOSD. It needs whole logged distributions, μ(·|s).
+Gradients are taken in the logits of each state, and a trust region keeps the policy close to a slow copy of itself.
+With `state_ratio`, states are weighted by w(s) = d^π(s)/d^μ(s), as in OPPOSD. The log must hold all of μ(·|s).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from statewise.parts.metrics import INITIAL_STATES, Metrics, of_learner
 from statewise.parts.policy import entropy, expectation, log_policy
 from statewise.parts.q_network import QNetwork
 from statewise.parts.ratio import ClosedForm, RatioNetwork
-from statewise.parts.target import Tracked, follow
+from statewise.parts.tracked import Tracked, follow
 from statewise.parts.trust_region import project
 from statewise.parts.view import View, scale_of_returns, view_of
 from statewise.policies.network import Policy
@@ -37,15 +37,15 @@ from statewise.policies.network import Policy
 
 @dataclass(frozen=True)
 class ACER:
-    """Settings. Values are bootstrapped with min(discount, value_discount): at discount 1 they need not be finite."""
+    """Settings. Values bootstrap with min(discount, value_discount): undiscounted ones may be infinite."""
 
-    discount: float | None = None  # None: the log's own, 1 where episodes end by themselves
+    discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
     value_discount: float = 0.99
     critic: QNetwork = field(default_factory=lambda: QNetwork(batch=2000))
     trace: float = 1.0  # λ of Retrace
     truncation: float = 10.0  # c
     trust: float | None = 1.0  # δ; None: no trust region
-    average_rate: float = 0.01  # how fast the average policy follows
+    average_rate: float = 0.01  # how fast the average policy follows the learned one
     entropy: float = 0.01  # in units of the log's returns
     hidden: tuple[int, ...] = (32, 32)  # of the policy
     learning_rate: float = 1e-3
@@ -66,7 +66,7 @@ class Prepared(eqx.Module):
 
 
 class State(eqx.Module):
-    """All that changes from update to update."""
+    """Everything that changes from update to update."""
 
     ratio: ratio.State | None
     critic: Tracked
@@ -78,8 +78,8 @@ def prepare(config: ACER, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepar
     """Puts a scaled log on the device."""
     if dataset.distributions is None:
         raise ValueError(
-            "ACER corrects for actions that were not taken, and needs the probability of each: log whole distributions "
-            "(propensity_0, propensity_1, …), or use another algorithm"
+            "ACER needs the logged probability of every action, not only of the one taken: log whole distributions "
+            "(columns propensity_0, propensity_1, …), or use another algorithm"
         )
     discount = discount_of(dataset, config.discount)
     behaviour = jnp.asarray(dataset.distributions, jnp.float32)
@@ -92,7 +92,7 @@ def prepare(config: ACER, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepar
 
 
 def init(config: ACER, data: Prepared, key: Key[Array, ""]) -> State:
-    """The policy starts as the cloned behaviour, and so does its average."""
+    """The policy and its average start as the cloned behaviour."""
     features, log = data.log.rows.features, data.log
     cloned = actor.clone(_actor(config), features, data.log.actions, log, key_for(key, "clone"))
     critic = q_network.initial(config.critic, features, data.log.actions, config.updates, key_for(key, "critic"))
@@ -104,7 +104,7 @@ def init(config: ACER, data: Prepared, key: Key[Array, ""]) -> State:
 
 
 def update(config: ACER, data: Prepared, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
-    """One update of the policy, after some of the critic."""
+    """A few updates of the critic, then one of the policy."""
     policy, log = state.actor.network, data.log
 
     # The critic, on Retrace's returns
@@ -113,7 +113,7 @@ def update(config: ACER, data: Prepared, state: State, key: Key[Array, ""]) -> t
         config.critic, state.critic, policy, log, gamma, trace, config.updates, key_for(key, "critic")
     )
 
-    # The gradient at each state of some episodes, and how much the state counts for
+    # The gradient at each state of some episodes, and the weight of the state
     batch, valid = retrace.draw(log, key_for(key, "actor"), config.batch)
     rows, weight = batch.rows, batch.known * valid * batch.rows.live
     returns = retrace.returns(critic.network, policy, batch, log, gamma, trace)
@@ -124,23 +124,23 @@ def update(config: ACER, data: Prepared, state: State, key: Key[Array, ""]) -> t
         plain = weight * log.discount ** jnp.arange(log.horizon)[None, :]
         weight = plain * ratio.of_rows(data.ground, w, rows)
         effective = jnp.sum(weight) ** 2 / (jnp.sum(plain) * jnp.sum(weight**2 / jnp.where(plain > 0, plain, 1.0)))
-    chances = log_policy(policy, rows.state, rows.legal)
+    log_pi = log_policy(policy, rows.state, rows.legal)
     taken = jax.nn.one_hot(rows.action, data.log.actions)
     worth = q_network.values(critic.network, rows.state)[0]
-    gradient = direction(chances, worth, data.behaviour[rows.index], taken, returns, config.truncation)
-    spread = entropy(chances)
-    finite = jnp.where(jnp.isfinite(chances), chances, 0.0)
-    gradient = gradient - config.entropy * jnp.exp(chances) * (finite + spread[..., None])  # ∂H/∂logits
+    gradient = direction(log_pi, worth, data.behaviour[rows.index], taken, returns, config.truncation)
+    spread = entropy(log_pi)
+    finite = jnp.where(jnp.isfinite(log_pi), log_pi, 0.0)
+    gradient = gradient - config.entropy * jnp.exp(log_pi) * (finite + spread[..., None])  # ∂H/∂logits
     if config.trust is not None:
         average = jnp.exp(log_policy(state.average, rows.state, rows.legal))
-        gradient = project(gradient, jnp.exp(chances) - average, config.trust)
+        gradient = project(gradient, jnp.exp(log_pi) - average, config.trust)
 
     # Ascend it; the average policy follows
-    def lost(network: Network) -> Float[Array, ""]:
+    def actor_loss(network: Network) -> Float[Array, ""]:
         along = jnp.sum(gradient * network(rows.state), axis=-1)
         return -jnp.sum(weight * along) / jnp.sum(weight)
 
-    learned, _ = descend_once(state.actor, actor.optimiser(_actor(config), config.updates), lost)
+    learned, _ = descend_once(state.actor, actor.optimiser(_actor(config), config.updates), actor_loss)
     average = follow(learned.network, state.average, config.average_rate)
 
     first = log.draw_first(key_for(key, "metrics"), INITIAL_STATES)
@@ -158,15 +158,15 @@ def policy(config: ACER, view: View, state: State) -> Policy:
 
 
 def direction(
-    chances: Float[Array, "*batch actions"],
+    log_pi: Float[Array, "*batch actions"],
     values: Float[Array, "*batch actions"],
     behaviour: Float[Array, "*batch actions"],
     taken: Float[Array, "*batch actions"],
     returns: Float[Array, "*batch"],
     truncation: float,
 ) -> Float[Array, "*batch actions"]:
-    """g in the logits of π, from log π: truncated importance weight on the action taken, and the correction for all."""
-    policy = jnp.exp(chances)
+    """g in the logits of π, from log π: a truncated importance weight on the action taken, and a correction for all."""
+    policy = jnp.exp(log_pi)
     value = jnp.sum(policy * values, axis=-1, keepdims=True)
     # min(c, ρ) of the action taken, and [1 − c/ρ]₊ π = [π − c μ]₊ of every action
     chance, logged = jnp.sum(policy * taken, axis=-1), jnp.sum(behaviour * taken, axis=-1)

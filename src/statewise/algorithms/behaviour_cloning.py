@@ -1,4 +1,4 @@
-"""Behaviour cloning: the policy that the log was written by, as well as the network can tell it.
+"""Behaviour cloning: the policy that wrote the log, as well as the network can represent it.
 
 π maximises E_{s,a~log}[log π(a|s)]
 """
@@ -28,9 +28,9 @@ from statewise.policies.network import Policy
 
 @dataclass(frozen=True)
 class BehaviourCloning:
-    """Settings. Nothing is valued here: `discount` only says by which returns the result is to be judged."""
+    """Settings. Cloning itself needs no `discount`: it only says by which returns to evaluate the result."""
 
-    discount: float | None = None  # None: the log's own, 1 where episodes end by themselves
+    discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
     hidden: tuple[int, ...] = (32, 32)
     learning_rate: float = 1e-3
     decay: bool = True
@@ -39,13 +39,13 @@ class BehaviourCloning:
 
 
 class State(eqx.Module):
-    """All that changes from update to update."""
+    """Everything that changes from update to update."""
 
     actor: Learned
 
 
 def prepare(config: BehaviourCloning, dataset: Dataset, key: Key[Array, ""]) -> tuple[DeviceLog, View]:
-    """Puts a scaled log on the device; it need not hold propensities."""
+    """Puts a scaled log on the device; it needs no propensities."""
     discount = discount_of(dataset, config.discount)
     dataset, view = view_of(dataset)
     return device_log(dataset, discount, scale_of_returns(dataset, discount), propensities=False), view
@@ -58,7 +58,7 @@ def init(config: BehaviourCloning, log: DeviceLog, key: Key[Array, ""]) -> State
 
 
 def update(config: BehaviourCloning, log: DeviceLog, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
-    """One step up the likelihood of logged actions."""
+    """One step up the likelihood of the logged actions."""
     rows = log.draw(key_for(key, "actor"), config.batch)
     learned, loss = descend_once(state.actor, _optimiser(config), lambda network: surprise(network, rows))
     spread = jnp.mean(entropy(log_policy(learned.network, rows.state, rows.legal)))

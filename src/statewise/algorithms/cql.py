@@ -1,9 +1,10 @@
-"""CQL for discrete actions (Kumar et al. 2020): Q-learning that holds down the values of actions the log lacks.
+"""CQL for discrete actions (Kumar et al. 2020): Q-learning that keeps down the values of actions that the log lacks.
 
 ℓ = mean (r + γ Q̄(s', argmax_b Q(s',b)) − Q(s,a))² + α · mean [log Σ_b exp Q(s,b) − Q(s,a)]
 
-The policy is softmax(Q/τ) with Q in units of the log's returns: greedy but for actions whose values are closer than τ,
-and never without probability. It is the Q network itself, its last layer divided by τ.
+The policy is softmax(Q/τ) with Q in units of the log's returns: nearly greedy, except among actions whose
+values differ by less than τ, and every action keeps some probability. As a network it is Q with its last layer divided
+by τ.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from statewise.parts import q_network
 from statewise.parts.metrics import INITIAL_STATES, Metrics, of_learner
 from statewise.parts.policy import entropy, expectation, log_policy
 from statewise.parts.q_network import QNetwork, Transitions
-from statewise.parts.target import Tracked
+from statewise.parts.tracked import Tracked
 from statewise.parts.view import View, scale_of_returns, view_of
 from statewise.policies.network import Policy
 
 
 @dataclass(frozen=True)
 class CQL:
-    """Settings; `conservatism` is α, and 0 leaves double Q-learning.
+    """Settings; `conservatism` is α, and 0 gives plain double Q-learning.
 
-    Values are bootstrapped with min(discount, value_discount): at discount 1 they need not be finite.
+    Values bootstrap with min(discount, value_discount): undiscounted ones may be infinite.
     """
 
-    discount: float | None = None  # None: the log's own, 1 where episodes end by themselves
+    discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
     value_discount: float = 0.99
     critic: QNetwork = field(default_factory=lambda: QNetwork(hidden=(32, 32), learning_rate=1e-4))
     conservatism: float = 0.1
@@ -46,13 +47,13 @@ class CQL:
 
 
 class State(eqx.Module):
-    """All that changes from update to update."""
+    """Everything that changes from update to update."""
 
     critic: Tracked
 
 
 def prepare(config: CQL, dataset: Dataset, key: Key[Array, ""]) -> tuple[DeviceLog, View]:
-    """Puts a scaled log on the device; it need not hold propensities."""
+    """Puts a scaled log on the device; it needs no propensities."""
     if config.temperature <= 0:
         raise ValueError(f"temperature: expected a number above 0, got {config.temperature}")
     discount = discount_of(dataset, config.discount)
@@ -67,7 +68,7 @@ def init(config: CQL, log: DeviceLog, key: Key[Array, ""]) -> State:
 
 
 def update(config: CQL, log: DeviceLog, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
-    """Some steps of the Q network, which is the policy."""
+    """A few steps of the Q network, from which the policy follows."""
 
     def next_value(networks: Network, slow: Network, batch: Transitions) -> Float[Array, " batch"]:
         fast = q_network.only_legal(q_network.values(networks, batch.rows.next_state)[0], batch.next_legal)
@@ -84,9 +85,9 @@ def update(config: CQL, log: DeviceLog, state: State, key: Key[Array, ""]) -> tu
     )
     first = log.draw_first(key_for(key, "metrics"), INITIAL_STATES)
     state = State(critic)
-    chances = log_policy(acting(config, state), first.state, first.legal)
-    value = log.scale * jnp.mean(expectation(q_network.values(critic.network, first.state)[0], chances))
-    return state, of_learner(value, loss, jnp.mean(entropy(chances)), critic=critic)
+    log_pi = log_policy(acting(config, state), first.state, first.legal)
+    value = log.scale * jnp.mean(expectation(q_network.values(critic.network, first.state)[0], log_pi))
+    return state, of_learner(value, loss, jnp.mean(entropy(log_pi)), critic=critic)
 
 
 def policy(config: CQL, view: View, state: State) -> Policy:
@@ -102,7 +103,7 @@ def acting(config: CQL, state: State) -> Network:
 
 
 def overestimates(values: Float[Array, "*batch actions"], logged: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-    """log Σ_b exp Q(s,b) − Q(s,a), which is high where other actions than the logged one are held to be better."""
+    """log Σ_b exp Q(s,b) − Q(s,a), which is high where other actions than the logged one are valued more."""
     return jax.nn.logsumexp(values, axis=-1) - logged
 
 

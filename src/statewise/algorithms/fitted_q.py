@@ -2,8 +2,8 @@
 
 Q₀ = 0,    Qₙ = regression of  r + γ max_b Qₙ₋₁(s',b)  on (s,a)
 
-One ensemble an action, grown by scikit-learn: an update is one iteration, in plain NumPy. The policy is greedy, but
-takes a random action with probability ε, so that it can be evaluated on logs that do not always agree with it.
+One ensemble per action, grown by scikit-learn; an update is one iteration, in plain NumPy. The policy is greedy, but
+takes a random action with probability ε, so that logs that sometimes act otherwise can evaluate it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from statewise.policies.trees import TreePolicy
 
 @dataclass(frozen=True)
 class FittedQ:
-    """Settings; trees are grown until leaves would hold fewer than `leaf` rows.
+    """Settings; every leaf of a tree has at least `leaf` rows.
 
-    Values are bootstrapped with min(discount, value_discount): at discount 1 they need not be finite.
+    Values bootstrap with min(discount, value_discount): undiscounted ones may be infinite.
     """
 
-    discount: float | None = None  # None: the log's own, 1 where episodes end by themselves
+    discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
     value_discount: float = 0.99
     trees: int = 50
     leaf: int = 2
@@ -42,7 +42,7 @@ class FittedQ:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The log's rows that tell what followed."""
+    """The rows of the log for which it is known what followed."""
 
     state: Float[np.ndarray, "rows features"]
     action: Int[np.ndarray, " rows"]
@@ -52,25 +52,25 @@ class Prepared:
     next_legal: Bool[np.ndarray, "rows actions"]
     first: Float[np.ndarray, "episodes features"]
     first_legal: Bool[np.ndarray, "episodes actions"]
-    discount: float  # what values are bootstrapped with
+    discount: float  # that values bootstrap with
     view: Names
 
 
 class Names(NamedTuple):
-    """What the trees' inputs and choices are called."""
+    """The names of observations and actions."""
 
     observations: tuple[str, ...]
     actions: tuple[str, ...]
 
 
 def prepare(config: FittedQ, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepared, Names]:
-    """All rows at once; the log need not hold propensities, and trees need no scaling."""
+    """All rows at once; the log needs no propensities, and trees need no scaling."""
     _regressor()  # a missing library is reported before anything is learned
     table = row_table(dataset, propensities=False)
     rows = jax.device_get(table.take(jnp.arange(len(dataset))))
     masked = dataset.legal is not None
     legal = np.ones((len(dataset), dataset.action_count), bool) if dataset.legal is None else dataset.legal
-    # where a log with legal masks was cut off, the final state's legal actions are not logged
+    # where an episode with legal masks was truncated, the legal actions of its final state are not logged
     known = (rows.usable > 0) & ~(masked & (rows.last > 0) & (rows.onward > 0))
     view = Names(dataset.observation_names, dataset.action_names)
     data = Prepared(
@@ -89,7 +89,7 @@ def prepare(config: FittedQ, dataset: Dataset, key: Key[Array, ""]) -> tuple[Pre
 
 
 def init(config: FittedQ, data: Prepared, key: Key[Array, ""]) -> Forest:
-    """Q₀ = 0: a leaf an action."""
+    """Q₀ = 0: one leaf per action."""
     return planted([[] for _ in data.view.actions], missing=0.0)
 
 
@@ -98,24 +98,24 @@ def update(config: FittedQ, data: Prepared, state: Forest, key: Key[Array, ""]) 
     values = policy(config, data.view, state).action_values(data.next_state)
     following = np.where(data.next_legal, values, -np.inf).max(axis=1)
     target = data.reward + data.discount * np.where(data.onward, following, 0.0)
-    usable = np.isfinite(target)  # not where no action that is legal there was ever taken
+    usable = np.isfinite(target)  # −∞ where no legal action of the next state was ever taken
     grown, errors = [], []
     for action in range(len(data.view.actions)):
-        mine = usable & (data.action == action)
-        if not mine.any():
+        rows = usable & (data.action == action)
+        if not rows.any():
             grown.append([])
             continue
         drawn = np.random.SeedSequence([*np.asarray(jax.random.key_data(key)).tolist(), action]).generate_state(1)[0]
         forest = _regressor()(n_estimators=config.trees, min_samples_leaf=config.leaf, random_state=int(drawn) % 2**31)
-        forest.fit(data.state[mine], target[mine])
+        forest.fit(data.state[rows], target[rows])
         grown.append([tree.tree_ for tree in forest.estimators_])
-        errors.append((forest.predict(data.state[mine]) - target[mine]) ** 2)
+        errors.append((forest.predict(data.state[rows]) - target[rows]) ** 2)
     state = planted(grown)
     return state, _measure(policy(config, data.view, state), data, np.concatenate(errors))
 
 
 def policy(config: FittedQ, view: Names, state: Forest) -> TreePolicy:
-    """Greedy by the trees, but for ε."""
+    """Greedy, except for ε."""
     return state.policy(config.epsilon, view.observations, view.actions)
 
 
@@ -128,7 +128,7 @@ def _measure(policy: TreePolicy, data: Prepared, errors: Float[np.ndarray, " fit
 
 
 def _regressor() -> Any:
-    from sklearn.ensemble import ExtraTreesRegressor  # slow to import, and asked for here alone
+    from sklearn.ensemble import ExtraTreesRegressor  # slow to import, and needed only here
 
     return ExtraTreesRegressor
 

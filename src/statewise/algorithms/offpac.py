@@ -1,4 +1,4 @@
-"""Off-PAC: the off-policy actor–critic (Degris, White & Sutton 2012), batch by batch like OPPOSD but for the ratio.
+"""Off-PAC: the off-policy actor–critic (Degris, White & Sutton 2012) in batches: OPPOSD without the state ratio.
 
 g(π) = E_{s~d^μ, a~μ}[ ρ(s,a) ∇log π(a|s) Q^π(s,a) ],     ρ = π/μ
 """
@@ -29,16 +29,16 @@ from statewise.policies.network import Policy
 
 @dataclass(frozen=True)
 class OffPAC:
-    """Settings; `variant` tells whether a discount below 1 also draws rows by d̂_γ (`full`) or all alike."""
+    """Settings; with a discount below 1, `variant` draws rows by d̂_γ (`full`) or uniformly (`average`)."""
 
-    discount: float | None = None  # None: the log's own, 1 where episodes end by themselves
+    discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
     variant: Literal["full", "average"] = "average"
     critic: Critic = field(default_factory=Critic)
     actor: Actor = field(default_factory=Actor)
     scale_values: bool = True  # the critic works in units of the log's returns
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
-    smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are tried so often, and lead nowhere
-    emphasis: Emphasis | None = None  # ACE: rows, drawn all alike, weighed by their emphasis
+    smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are given this probability, and lead nowhere
+    emphasis: Emphasis | None = None  # ACE: rows, drawn uniformly, are weighted by their emphasis
     updates: int = 2000
 
 
@@ -50,7 +50,7 @@ class Prepared(eqx.Module):
 
 
 class State(eqx.Module):
-    """All that changes from update to update, and the cloned policy that does not."""
+    """Everything that changes from update to update, and the cloned policy, which does not."""
 
     critic: critic.Value
     actor: Learned
@@ -58,7 +58,7 @@ class State(eqx.Module):
 
 
 def prepare(config: OffPAC, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepared, View]:
-    """Puts a scaled and, where wanted, smoothed and padded log on the device."""
+    """Scales the log, smooths and pads it if the settings say so, and puts it on the device."""
     discount = discount_of(dataset, config.discount)
     dataset, view = view_of(dataset, smoothing=config.smoothing, horizon=config.horizon)
     scale = scale_of_returns(dataset, discount) if config.scale_values else 1.0
@@ -83,7 +83,7 @@ def update(config: OffPAC, data: Prepared, state: State, key: Key[Array, ""]) ->
     # The value of the current policy, by ρ-weighted regression on λ-returns
     value, loss = critic.fit(config.critic, state.critic, policy, log, config.critic.steps, key_for(key, "critic"))
 
-    # A mini-batch, by d̂_γ where the gradient asks for it
+    # A mini-batch, drawn by d̂_γ where the gradient needs it
     size = config.actor.batch
     batch = critic.draw(config.critic, policy, log, key_for(key, "actor"), size, discounted=data.discounted)
 

@@ -31,23 +31,23 @@ from statewise.policies.network import Policy
 
 @dataclass(frozen=True)
 class OPPOSD:
-    """Settings. `variant` tells how a discount below 1 enters, as the paper's appendix compares:
+    """Settings. `variant` is how a discount below 1 enters, as compared in the paper's appendix:
 
-    - `full`: w of the discounted distributions, and rows drawn by d̂_γ: the gradient to the letter;
-    - `discounted-ratio`: w of the discounted distributions, rows drawn alike, so that late rows teach as much as early
-      ones; on HIV it learns more from the same log, and is the default;
-    - `average`: w of the average-reward case, rows drawn alike.
+    - `full`: w of the discounted distributions, rows drawn by d̂_γ; this is the exact gradient;
+    - `discounted-ratio`: w of the discounted distributions, rows drawn uniformly, so that late rows teach as much as
+      early ones; the default, since on HIV it learns more from the same log;
+    - `average`: w of the average-reward case, rows drawn uniformly.
     """
 
-    discount: float | None = None  # None: the log's own, 1 where episodes end by themselves
+    discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
     variant: Literal["full", "discounted-ratio", "average"] = "discounted-ratio"
     ratio: ClosedForm | RatioNetwork = field(default_factory=ClosedForm)
     critic: Critic = field(default_factory=Critic)
     actor: Actor = field(default_factory=Actor)
     scale_values: bool = True  # the critic works in units of the log's returns
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
-    smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are tried so often, and lead nowhere
-    weigh_critic: bool = False  # the critic's errors count by w(s) too
+    smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are given this probability, and lead nowhere
+    weigh_critic: bool = False  # the critic's errors are weighted by w(s) too
     updates: int = 2000
 
 
@@ -61,7 +61,7 @@ class Prepared(eqx.Module):
 
 
 class State(eqx.Module):
-    """All that changes from update to update, and the cloned policy that does not."""
+    """Everything that changes from update to update, and the cloned policy, which does not."""
 
     ratio: ratio.State
     critic: critic.Value
@@ -70,7 +70,7 @@ class State(eqx.Module):
 
 
 def prepare(config: OPPOSD, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepared, View]:
-    """Puts a scaled and, where wanted, smoothed and padded log on the device."""
+    """Scales the log, smooths and pads it if the settings say so, and puts it on the device."""
     discount = discount_of(dataset, config.discount)
     dataset, view = view_of(dataset, smoothing=config.smoothing, horizon=config.horizon)
     chain = chain_of(dataset, 1.0 if config.variant == "average" else discount)
@@ -104,7 +104,7 @@ def update(config: OPPOSD, data: Prepared, state: State, key: Key[Array, ""]) ->
     steps, critic_key = config.critic.steps, key_for(key, "critic")
     value, loss = critic.fit(config.critic, state.critic, policy, log, steps, critic_key, by_ratio)
 
-    # Line 16: a mini-batch, by d̂_γ where the gradient asks for it
+    # Line 16: a mini-batch, drawn by d̂_γ where the gradient needs it
     size = config.actor.batch
     batch = critic.draw(config.critic, policy, log, key_for(key, "actor"), size, discounted=data.discounted)
 

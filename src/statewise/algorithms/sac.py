@@ -1,9 +1,9 @@
-"""SAC for discrete actions (Haarnoja et al. 2018; Christodoulou 2019), on a log: nothing is ever collected.
+"""SAC for discrete actions (Haarnoja et al. 2018; Christodoulou 2019), learning from a log alone.
 
 Q(s,a) = r + γ V(s'),   V(s) = Σ_a π(a|s) [min_i Q̄_i(s,a) − τ log π(a|s)],   π ascends E_{s~d^μ}[V(s)]
 
-Expectations over actions are summed, not sampled. There is no importance weight: actions that the log does not hold are
-judged by what the critics make of them.
+Expectations over actions are summed, not sampled. There are no importance weights: actions that the log
+does not contain are valued by the critics alone.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from statewise.parts.learned import Learned, adam, descend_once, start
 from statewise.parts.metrics import INITIAL_STATES, Metrics, of_learner
 from statewise.parts.policy import entropy, expectation, log_policy
 from statewise.parts.q_network import QNetwork, Transitions
-from statewise.parts.target import Tracked
 from statewise.parts.temperature import Temperature, Tuned
+from statewise.parts.tracked import Tracked
 from statewise.parts.view import View, scale_of_returns, view_of
 from statewise.policies.network import Policy
 
@@ -36,9 +36,9 @@ CRITICS = 2
 
 @dataclass(frozen=True)
 class SAC:
-    """Settings. Values are bootstrapped with min(discount, value_discount): at discount 1 they need not be finite."""
+    """Settings. Values bootstrap with min(discount, value_discount): undiscounted ones may be infinite."""
 
-    discount: float | None = None  # None: the log's own, 1 where episodes end by themselves
+    discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
     value_discount: float = 0.99
     critic: QNetwork = field(default_factory=QNetwork)
     temperature: Temperature = field(default_factory=Temperature)
@@ -50,7 +50,7 @@ class SAC:
 
 
 class State(eqx.Module):
-    """All that changes from update to update."""
+    """Everything that changes from update to update."""
 
     critic: Tracked
     actor: Learned
@@ -58,7 +58,7 @@ class State(eqx.Module):
 
 
 def prepare(config: SAC, dataset: Dataset, key: Key[Array, ""]) -> tuple[DeviceLog, View]:
-    """Puts a scaled log on the device; it need not hold propensities."""
+    """Puts a scaled log on the device; it needs no propensities."""
     discount = discount_of(dataset, config.discount)
     dataset, view = view_of(dataset)
     return device_log(dataset, discount, scale_of_returns(dataset, discount), propensities=False), view
@@ -73,7 +73,7 @@ def init(config: SAC, log: DeviceLog, key: Key[Array, ""]) -> State:
 
 
 def update(config: SAC, log: DeviceLog, state: State, key: Key[Array, ""]) -> tuple[State, Metrics]:
-    """One update of the policy, after some of the critics."""
+    """A few updates of the critics, then one of the policy."""
     policy, heat = state.actor.network, state.temperature.value
 
     # The soft value of the current policy, by the lesser critic
@@ -90,17 +90,17 @@ def update(config: SAC, log: DeviceLog, state: State, key: Key[Array, ""]) -> tu
     rows = log.draw(key_for(key, "actor"), config.batch)
     worst = q_network.values(critics.network, rows.state).min(axis=0)
 
-    def lost(network: Network) -> Float[Array, ""]:
-        chances = log_policy(network, rows.state, rows.legal)
-        return -jnp.sum(rows.live * soft_value(worst, chances, heat)) / jnp.sum(rows.live)
+    def actor_loss(network: Network) -> Float[Array, ""]:
+        log_pi = log_policy(network, rows.state, rows.legal)
+        return -jnp.sum(rows.live * soft_value(worst, log_pi, heat)) / jnp.sum(rows.live)
 
-    learned, _ = descend_once(state.actor, _optimiser(config), lost)
+    learned, _ = descend_once(state.actor, _optimiser(config), actor_loss)
 
-    # The temperature that keeps the wanted entropy
-    chances = log_policy(learned.network, rows.state, rows.legal)
-    spread = jnp.sum(rows.live * entropy(chances)) / jnp.sum(rows.live)
-    allowed = jnp.sum(rows.live * jnp.log(jnp.sum(jnp.isfinite(chances), axis=-1))) / jnp.sum(rows.live)
-    tuned = temperature.tune(config.temperature, state.temperature, spread, allowed)
+    # The temperature that keeps the target entropy
+    log_pi = log_policy(learned.network, rows.state, rows.legal)
+    spread = jnp.sum(rows.live * entropy(log_pi)) / jnp.sum(rows.live)
+    highest = jnp.sum(rows.live * jnp.log(jnp.sum(jnp.isfinite(log_pi), axis=-1))) / jnp.sum(rows.live)
+    tuned = temperature.tune(config.temperature, state.temperature, spread, highest)
 
     first = log.draw_first(key_for(key, "metrics"), INITIAL_STATES)
     worth = expectation(
@@ -117,10 +117,10 @@ def policy(config: SAC, view: View, state: State) -> Policy:
 
 
 def soft_value(
-    values: Float[Array, "*batch actions"], chances: Float[Array, "*batch actions"], heat: Float[Array, ""]
+    values: Float[Array, "*batch actions"], log_pi: Float[Array, "*batch actions"], heat: Float[Array, ""]
 ) -> Float[Array, "*batch"]:
     """Σ_a π(a|s) [Q(s,a) − τ log π(a|s)], from log π; actions without probability add nothing."""
-    return expectation(values, chances) + heat * entropy(chances)
+    return expectation(values, log_pi) + heat * entropy(log_pi)
 
 
 def _optimiser(config: SAC) -> optax.GradientTransformation:

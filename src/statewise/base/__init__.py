@@ -1,1 +1,1 @@
-"""What every room stands on: files written whole, tensors, registries."""
+"""What every package here builds on: whole files, tensors, registries, decoding."""

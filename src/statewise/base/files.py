@@ -10,9 +10,9 @@ from pathlib import Path
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
-    """A path to write to, which replaces `path` once all went well; otherwise what was there stays.
+    """A temporary path to write to; it replaces `path` on success, and otherwise `path` stays as it was.
 
-    A full disk or a missing folder is reported under the name of `path`, not of its stand-in.
+    A full disk or a missing folder is reported under the name of `path`, not of the temporary file.
 
     >>> with written_whole("answer.txt") as part:  # doctest: +SKIP
     ...     part.write_text("42")

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def jsonable(value: Any) -> Any:
-    """Dataclasses become objects, tuples lists, and numbers that are not finite null: JSON has no word for them.
+    """Dataclasses become objects, tuples lists, and numbers that are not finite null, since JSON has none.
 
     >>> jsonable({"low": float("-inf"), "rows": (1, 2)})
     {'low': None, 'rows': [1, 2]}

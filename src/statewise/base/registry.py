@@ -1,4 +1,4 @@
-"""Things of one kind by name: those that come with the package, and those that a user adds."""
+"""Things of one kind by name: those of the package, and those that a user adds."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class UnknownName(LookupError, ValueError):
 class Registry(Generic[T]):
     """Entries by name, in the order they were added.
 
-    `builtin` says where each entry is, as `module:attribute`; it is imported when first asked for, so that listing
-    names costs nothing.
+    `builtin` says where each entry is, as `module:attribute`; it is imported on first use, so that listing names costs
+    nothing.
 
     >>> colours = Registry("colour")
     >>> colours.add("red", 0xFF0000)
@@ -64,7 +64,7 @@ class Registry(Generic[T]):
 
 
 def unknown_name(kind: str, name: str, names: Iterable[str]) -> str:
-    """Says that nothing of that kind has that name, and what there is."""
+    """The message for a name that is not known: the nearest one, and all there are."""
     names = list(names)
     near = difflib.get_close_matches(str(name), names, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""

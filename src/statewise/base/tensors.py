@@ -1,7 +1,7 @@
-"""Reads safetensors with NumPy alone, so that a machine that only acts needs nothing else; writes them by safetensors.
+"""Reads safetensors with NumPy alone, all that a machine needs to act; writes them with the safetensors library.
 
 The format: eight bytes, the header's length N (little-endian); N bytes of JSON, {name: {dtype, shape, data_offsets}}
-and {"__metadata__": {text: text}}; then the arrays' bytes, one behind the other.
+and {"__metadata__": {text: text}}; then the arrays' bytes, one after another.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class TensorError(ValueError):
 
 
 def read_tensors(contents: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The arrays by name, and the metadata. Every byte must be accounted for: nothing is guessed or left over."""
+    """The arrays by name, and the metadata; every byte must be accounted for."""
     header_end = 8 + int.from_bytes(contents[:8], "little")
     if len(contents) < 8 or header_end > min(len(contents), 8 + LONGEST_HEADER):
         raise TensorError("its header is incomplete")
@@ -49,7 +49,7 @@ def read_tensors(contents: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]
 def write_tensors(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> bytes:
     """The file's contents: the same bytes for the same arrays and metadata, whose keys are sorted.
 
-    safetensors puts metadata into the order of a hash that differs from call to call.
+    safetensors itself orders metadata by a hash that differs from call to call.
     """
     from safetensors.numpy import save
 
@@ -64,7 +64,7 @@ def write_tensors(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
 def _kind(entry: Mapping) -> tuple[np.dtype, tuple[int, ...]]:
     shape = tuple(entry["shape"])
     if not all(isinstance(size, int) and size >= 0 for size in (*shape, *entry["data_offsets"])):
-        raise ValueError("sizes are whole numbers")
+        raise ValueError("sizes must be whole numbers")
     return np.dtype(DTYPES[entry["dtype"]]), shape
 
 

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import click
 
 from statewise.cli.options import writable
 from statewise.cli.terminal import answers
-
-NAMES = ("hard-example", "cartpole", "hiv", "hiv-selection", "hiv-variants", "where-it-matters")
+from statewise.experiments.paper import Preset, study_names
 
 
 @click.command(epilog="Example: statewise reproduce cartpole --quick")
-@click.argument("name", type=click.Choice(NAMES))
+@click.argument("name", type=click.Choice(study_names()))
 @click.option(
-    "--quick", is_flag=True, help="A small run of minutes, to see that all works; its numbers are not results."
+    "--quick", is_flag=True, help="A small run of minutes, to see that everything works; its numbers are not results."
 )
-@click.option("--preset", type=click.Choice(["default", "paper"]), help="Only methods of this preset [default: both].")
+@click.option("--preset", type=click.Choice(get_args(Preset)), help="Only methods with this preset [default: both].")
 @click.option("--methods", default="", metavar="A;B;…", help="Only these methods, by name.")
 @click.option("--cells", default="", metavar="A;B;…", help="Only these logs, by name.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder [default: runs/reproduce/NAME].")
 @click.option("--docs", type=click.Path(path_type=Path), help="Also put the results into this Markdown page.")
-@click.option("--no-run", is_flag=True, help="Only make tables and figures of what was run before.")
+@click.option("--no-run", is_flag=True, help="Only make tables and figures from earlier runs.")
 def command(
     name: str,
     quick: bool,
-    preset: str | None,
+    preset: Preset | None,
     methods: str,
     cells: str,
     out: Path | None,
@@ -39,15 +39,13 @@ def command(
     machines (python -m statewise.experiments.run, which needs only the learning libraries).
     """
     from statewise.base.files import write_text
-    from statewise.experiments import records
-    from statewise.experiments.figures import write_figure
-    from statewise.experiments.page import add_to_page, markdown, section
-    from statewise.experiments.run import listed, run
-    from statewise.experiments.study import named
+    from statewise.experiments import manifest
+    from statewise.experiments.plots import write_figure
+    from statewise.experiments.results_page import add_to_page, markdown, section
+    from statewise.experiments.run import requested, run
     from statewise.experiments.tables import tables_of, write_tables
 
-    whole = named(name, quick)
-    study = whole.restricted(methods=listed(methods), cells=listed(cells), group=preset)  # pyright: ignore
+    study = requested(name, quick=quick, preset=preset, methods=methods, cells=cells)
     out = Path("runs/reproduce") / (f"{name}-quick" if quick else name) if out is None else out
     writable(out / "results.md")
     if not no_run:
@@ -57,8 +55,8 @@ def command(
     except FileNotFoundError as error:
         missing = Path(error.filename).name
         raise click.ClickException(f"{out}: {missing} is missing; run the same command without --no-run") from error
-    if records.manifest(out) is None:  # a folder put together of parts that ran elsewhere
-        records.finish(out, study)
+    if manifest.read(out) is None:  # the folder's parts were run elsewhere
+        manifest.write(out, study)
     write_tables(tables, out)
     write_figure(study, tables, out)
     write_text(out / "results.md", section(study, tables, out))

@@ -1,4 +1,4 @@
-"""Worlds that write logs like any user's, and where policies can be played. Learning never looks in here."""
+"""Worlds that write logs like any user's, and in which policies can be played. Learners never import them."""
 
 from statewise.base.registry import Registry
 from statewise.domains.source import Source

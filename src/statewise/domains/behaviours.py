@@ -1,4 +1,4 @@
-"""Policies that write logs: uniform, or a policy file mixed with uniform noise; observation in, probabilities out."""
+"""Policies that write logs: uniform, or a policy file mixed with uniform noise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEARNED_SHARE = 0.7
 
 
 class Uniform(eqx.Module):
-    """Every action alike."""
+    """Every action with the same probability."""
 
     action_count: int = eqx.field(static=True)
 
@@ -37,7 +37,7 @@ class Noisy(eqx.Module):
     network: Network
     mean: Float[Array, " features"]
     std: Float[Array, " features"]
-    share: Float[Array, ""]  # an array, so that policies of any share are one compiled program
+    share: Float[Array, ""]  # an array, so that one compiled program serves every share
 
     def __call__(self, observation: Float[Array, " features"]) -> Float[Array, " actions"]:
         learned = jax.nn.softmax(self.network((observation - self.mean) / self.std))
@@ -45,7 +45,7 @@ class Noisy(eqx.Module):
 
 
 class NoisyTrees(eqx.Module):
-    """π(·|s) = share · trees' own + (1 − share) · uniform; the trees' tables are filled up, so that sizes repeat."""
+    """π(·|s) = share · trees' own + (1 − share) · uniform; tables are padded, so that few sizes need compiling."""
 
     feature: Int[Array, " nodes"]
     threshold: Float[Array, " nodes"]
@@ -69,11 +69,11 @@ class NoisyTrees(eqx.Module):
 
 
 def with_noise(policy: StoredPolicy, share: float = LEARNED_SHARE) -> Noisy | NoisyTrees:
-    """A policy that keeps to its own choice with probability `share` and acts uniformly otherwise."""
+    """A policy that acts by itself with probability `share`, and uniformly otherwise."""
     if isinstance(policy, TreePolicy):
         return _trees_with_noise(policy, share)
     if not isinstance(policy, Policy):
-        raise ValueError(f"a simulator plays networks and trees, not a {type(policy).__name__}")
+        raise ValueError(f"expected a network or trees to mix with noise, got a {type(policy).__name__}")
 
     def single(values: np.ndarray) -> Array:
         return jnp.asarray(values, jnp.float32)
@@ -82,20 +82,20 @@ def with_noise(policy: StoredPolicy, share: float = LEARNED_SHARE) -> Noisy | No
     return Noisy(network, single(policy.mean), single(policy.std), jnp.asarray(share, jnp.float32))
 
 
-class Asked(eqx.Module):
-    """A policy that JAX knows nothing of, asked outside of the compiled simulator."""
+class Untraced(eqx.Module):
+    """A policy that JAX cannot trace, called from inside the compiled simulator."""
 
-    ask: Callable[[np.ndarray], np.ndarray] = eqx.field(static=True)
+    probabilities: Callable[[np.ndarray], np.ndarray] = eqx.field(static=True)
     action_count: int = eqx.field(static=True)
 
     def __call__(self, observation: Float[Array, " features"]) -> Float[Array, " actions"]:
         shape = jax.ShapeDtypeStruct((self.action_count,), jnp.float32)
-        return jax.pure_callback(self._answer, shape, observation, vmap_method="expand_dims")
+        return jax.pure_callback(self._call, shape, observation, vmap_method="expand_dims")
 
-    def _answer(self, observations: np.ndarray) -> np.ndarray:
+    def _call(self, observations: np.ndarray) -> np.ndarray:
         rows = np.asarray(observations).reshape(-1, np.shape(observations)[-1])
-        answers = np.asarray(self.ask(rows), np.float32)
-        return answers.reshape(*np.shape(observations)[:-1], self.action_count)
+        probabilities = np.asarray(self.probabilities(rows), np.float32)
+        return probabilities.reshape(*np.shape(observations)[:-1], self.action_count)
 
 
 def as_act(policy: Any) -> Act:
@@ -104,21 +104,21 @@ def as_act(policy: Any) -> Act:
         return with_noise(policy, share=1.0)
     if isinstance(policy, eqx.Module):
         return policy  # pyright: ignore[reportReturnType]
-    return Asked(policy.probabilities, len(policy.action_names))
+    return Untraced(policy.probabilities, len(policy.action_names))
 
 
 def _trees_with_noise(policy: TreePolicy, share: float) -> NoisyTrees:
     size = 1 << (len(policy.feature) - 1).bit_length()
 
-    def filled(values: np.ndarray, dtype) -> Array:
-        missing = [(0, size - len(values))] + [(0, 0)] * (values.ndim - 1)
-        return jnp.asarray(np.pad(values, missing), dtype)
+    def padded(values: np.ndarray, dtype) -> Array:
+        padding = [(0, size - len(values))] + [(0, 0)] * (values.ndim - 1)
+        return jnp.asarray(np.pad(values, padding), dtype)
 
     return NoisyTrees(
-        feature=filled(policy.feature, jnp.int32),
-        threshold=filled(policy.threshold, jnp.float32),
-        children=filled(policy.children, jnp.int32),
-        value=filled(policy.value, jnp.float32),
+        feature=padded(policy.feature, jnp.int32),
+        threshold=padded(policy.threshold, jnp.float32),
+        children=padded(policy.children, jnp.int32),
+        value=padded(policy.value, jnp.float32),
         roots=jnp.asarray(policy.roots),
         depth=jnp.asarray(policy.depth, jnp.int32),
         epsilon=jnp.asarray(policy.epsilon, jnp.float32),
@@ -127,6 +127,6 @@ def _trees_with_noise(policy: TreePolicy, share: float) -> NoisyTrees:
 
 
 def shipped(name: str) -> Policy:
-    """One of the policies that come with the package: `hiv`, `hiv-weak`."""
+    """One of the policies in the package: `hiv`, `hiv-weak`."""
     with as_file(files("statewise.domains") / "weights" / f"{name}.safetensors") as path:
         return Policy.load(path)

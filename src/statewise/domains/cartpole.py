@@ -73,12 +73,12 @@ CARTPOLE = Domain(
 )
 SOURCE = Simulator(CARTPOLE, lambda: Uniform(len(CARTPOLE.action_names)))
 
-# The rule that pushes the cart to where the pole falls: right if θ + ½θ̇ > 0, nearly always
+# The rule that pushes the cart to the side where the pole falls: right if θ + ½θ̇ > 0, nearly always
 BALANCING = ((0.0, 0.0), (0.0, 0.0), (-50.0, 50.0), (-25.0, 25.0))
 
 
 def leaning(share: float) -> Noisy:
-    """Random actions that lean to the rule that balances (`share` up to 1), or to its opposite (down to −1)."""
+    """Random actions that lean towards the balancing rule (`share` up to 1) or its opposite (down to −1)."""
     weight = jnp.asarray(BALANCING, jnp.float32) * (1.0 if share >= 0 else -1.0)
     network = Network((weight,), (jnp.zeros(2),))
     return Noisy(network, jnp.zeros(4), jnp.ones(4), jnp.asarray(abs(share), jnp.float32))

@@ -1,4 +1,4 @@
-"""Logs of simulated decisions, as anyone's log would come: nothing of the simulator but what was seen."""
+"""Logs of simulated decisions, like anyone's log: of the simulator they hold only what was observed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def collect(
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Dataset:
-    """Runs `behaviour` for whole episodes; the same seed gives the same log, and a longer one starts the same."""
+    """Runs `behaviour` for whole episodes; the same seed gives the same log, and a longer log starts the same."""
     keys = episode_keys(seed, episodes)
     observations, actions, rewards, distributions, terminated = [], [], [], [], []
     chunk = lanes()  # episodes between two reports of progress
@@ -45,7 +45,7 @@ def collect(
     )
     dataset, findings = build(raw)
     findings.raise_faults()
-    assert dataset is not None  # of what is only odd no one need be told: it was simulated so
+    assert dataset is not None  # warnings are dropped: what looks odd was simulated so
     return dataset
 
 
@@ -58,9 +58,9 @@ def collect_tabular(
     seen: Float[np.ndarray, "states features"] | None = None,
     observation_names: tuple[str, ...] = (),
 ) -> Dataset:
-    """A log of a finite problem. Row s of `seen` is what state s looks like: 1 for s and 0 for others if not given.
+    """A log of a finite problem. Row s of `seen` is the observation of state s (default: one-hot).
 
-    Where an episode terminates no state follows: its final observation is NaN, as in a log that does not hold it.
+    After a terminal step there is no state: the final observation is NaN, as in a log without it.
     """
     rows = mdp.sample(policy, episodes, horizon, seed)
     starts = np.append(np.flatnonzero(rows["step"] == 0), len(rows["step"]))
@@ -84,7 +84,7 @@ def collect_tabular(
 
 
 def _episodes(played: Rollout) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool]]:
-    """Cuts each episode at its end; its observations keep the final state."""
+    """Cuts each episode at its end; its observations include the final state."""
     for e, steps in enumerate(played.valid.sum(axis=1)):
         yield (
             played.observations[e, : steps + 1],

@@ -1,6 +1,6 @@
 """The simulators as Gymnasium environments, `statewise/CartPole-v0` and `statewise/HIV-v0`.
 
-Importing this module makes them known; `gymnasium.make("statewise.domains.environments:statewise/HIV-v0")` does so too.
+Importing this module registers them, and so does `gymnasium.make("statewise.domains.environments:statewise/HIV-v0")`.
 """
 
 from typing import Any
@@ -16,13 +16,13 @@ from statewise.domains.simulate import Domain, in_float64
 
 
 class DomainEnvironment(gymnasium.Env[np.ndarray, np.int64]):
-    """A domain, one decision at a time. `info` holds its `state` in float64, and its own `raw_reward`."""
+    """A domain, one decision at a time. `info` holds its `state` in float64 and its `raw_reward`."""
 
     def __init__(self, domain: Domain, bounds: np.ndarray):
         self.domain = domain
         self.observation_space = gymnasium.spaces.Box(-bounds, bounds, dtype=np.float32)
         self.action_space = gymnasium.spaces.Discrete(len(domain.action_names))
-        # With 64-bit numbers on around jit too, so that nothing rounds the state on its way in or out.
+        # 64-bit numbers are on around jit too, so that the state is not rounded on its way in or out.
         self._step = in_float64(jax.jit(domain.step))
         self._state: Float[Array, "state"] | None = None
 
@@ -37,7 +37,7 @@ class DomainEnvironment(gymnasium.Env[np.ndarray, np.int64]):
         if self._state is None:
             raise RuntimeError(f"{self.domain.name}: call reset() before step()")
         if not self.action_space.contains(action):
-            raise ValueError(f"{self.domain.name}: action must lie in {self.action_space}, got {action!r}")
+            raise ValueError(f"{self.domain.name}: expected an action in {self.action_space}, got {action!r}")
         state, reward, terminated = self._step(self._state, int(action))
         self._state, reward = state, float(reward)
         info = {"state": np.asarray(state), "raw_reward": reward * self.domain.reward_scale}
@@ -45,7 +45,7 @@ class DomainEnvironment(gymnasium.Env[np.ndarray, np.int64]):
 
 
 def cartpole() -> DomainEnvironment:
-    """CartPole. An episode ends well inside the bounds; 200 pushes to one side give a velocity below 40."""
+    """CartPole. Episodes end well inside the bounds; 200 pushes to one side give a velocity below 40."""
     return DomainEnvironment(CARTPOLE, np.array([2 * POSITION_LIMIT, 100, 2 * ANGLE_LIMIT, 100], np.float32))
 
 
@@ -55,7 +55,7 @@ def hiv() -> DomainEnvironment:
 
 
 def register() -> None:
-    """Make the environments known to `gymnasium.make`; harmless when done twice."""
+    """Makes the environments known to `gymnasium.make`; harmless when done twice."""
     for name, domain in (("statewise/CartPole-v0", CARTPOLE), ("statewise/HIV-v0", HIV)):
         if name not in gymnasium.registry:
             gymnasium.register(name, f"{__name__}:{domain.name}", max_episode_steps=domain.horizon)

@@ -4,7 +4,7 @@
     s₀ ─r→ s₂    s₁ ─r→ s₃ or s₄, ½ each    s₂ ─r→ s₃ or s₄, ½ each    s₄ pays 0 and the episode ends
 
 The policy class aliases s₁ and s₂: it takes ℓ with the same probability α in both. ℓ is right in s₁ and wrong
-in s₂; π_α comes to s₁ alone, the uniform behaviour to either half of the time.
+in s₂; π_α only visits s₁, the uniform behaviour visits each half of the time.
 Liu, Swaminathan, Agarwal, Brunskill (2019), section 5 and appendix.
 """
 
@@ -31,7 +31,7 @@ def problem() -> TabularMDP:
 
 
 HARD_EXAMPLE = problem()
-# How the states are seen: which of them look alike comes first, what tells s₁ from s₂ last.
+# Observations: first the columns in which s₁ and s₂ look alike, then those that distinguish them.
 COLUMNS = ("is_s0", "is_s1_or_s2", "is_s3", "is_s4", "is_s1", "is_s2")
 SEEN = np.array(
     [[1, 0, 0, 0, 0, 0], [0, 1, 0, 0, 1, 0], [0, 1, 0, 0, 0, 1], [0, 0, 1, 0, 0, 0], [0, 0, 0, 1, 0, 0]], np.float32
@@ -40,13 +40,13 @@ SOURCE = Exact(HARD_EXAMPLE, BEHAVIOUR, SEEN, COLUMNS, horizon=5)
 
 
 def policy(alpha: float) -> Policy:
-    """π_α: ℓ with probability α in s₁ and s₂, ℓ for certain elsewhere."""
+    """π_α: ℓ with probability α in s₁ and s₂, always ℓ elsewhere."""
     left = np.where(ALIASED, alpha, 1.0)
     return np.stack([left, 1 - left], axis=1)
 
 
 def gradient(alpha: float, state_weights: Float[np.ndarray, "5"]) -> float:
-    """Σ_s v(s) Σ_a ∂π_α(a|s)/∂α Q(s,a) for a weight v of the states, with the exact critic.
+    """Σ_s v(s) Σ_a ∂π_α(a|s)/∂α Q(s,a) with state weights v and the exact critic.
 
     With the visits of π_α, v = v_π, it is the policy gradient of the episode's return; with the behaviour's,
     v = v_μ, it is Off-PAC's.

@@ -1,4 +1,4 @@
-"""HIV treatment by structured interruption: every five days, which of two drugs to give or to pause.
+"""HIV treatment by structured interruption: every five days, decide which of two drugs to give.
 
 Adams, Banks, Kwon, Tran (2004), "Dynamic multidrug therapies for HIV"; as a decision problem: Ernst, Stan,
 Gonçalves, Wehenkel (2006), "Clinical data based optimal STI strategies for HIV".
@@ -18,7 +18,7 @@ DAYS_PER_STEP = 5.0
 REWARD_SCALE = 1e8
 
 # Tsitouras (2011), "Runge–Kutta pairs of order 5(4)": stages 2 to 7, and the difference of the two solutions.
-# The last row is the fifth-order solution itself: the seventh stage is the first of the next step.
+# The last row is the fifth-order solution itself, and the seventh stage the first of the next step.
 STAGES = (
     (0.161,),
     (-0.008480655492356989, 0.335480655492357),
@@ -76,10 +76,10 @@ def rates(state: Float[Array, "6"], rti: Float[Array, ""], pi: Float[Array, ""])
 
 
 def integrate(state: Float[Array, "6"], rti: Float[Array, ""], pi: Float[Array, ""], days: float) -> Float[Array, "6"]:
-    """The state after `days`, by an embedded Runge–Kutta pair that keeps each number's relative error small.
+    """The state after `days`, by an embedded Runge–Kutta pair that keeps the relative error of each component small.
 
-    The fastest rate is 13 a day in calm times and 185 a day after an interruption, when a burst of virus
-    infects T₂: no fixed step serves both. Where the step has to shrink to nothing the answer is NaN.
+    The fastest rate is 13 a day in calm times and 185 a day after an interruption, when a burst of virus infects T₂:
+    no fixed step suits both. If the step would have to shrink to nothing, the result is NaN.
     """
 
     def unfinished(carry):
@@ -127,11 +127,11 @@ def observe(state: Float[Array, "6"]) -> Float[Array, "6"]:
 def step(
     state: Float[Array, "6"], action: Int[Array, ""] | int
 ) -> tuple[Float[Array, "6"], Float[Array, ""], Bool[Array, ""]]:
-    """Five days under one choice of drugs, paid for by the state at their end.
+    """Five days under one choice of drugs; the reward depends on the state at their end.
 
     r = (−.1 V − 2·10⁴ ε₁² − 2·10³ ε₂² + 10³ E) / 10⁸
 
-    In float64, because float32 would lose three parts in a thousand of the state within an episode.
+    In float64, because float32 would be off by three parts in a thousand within an episode.
     """
     rti, pi = efficacies(action)
     next_state = integrate(jnp.asarray(state, jnp.float64), rti, pi, DAYS_PER_STEP)

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-# Episodes simulated side by side. The number is fixed, and the last batch filled up, so that an episode comes
-# out the same to the last bit however many are asked for. 64 fit a core's cache; an accelerator wants more.
+# Episodes simulated side by side. The number is fixed and the last batch padded, so that an episode is the same to the
+# last bit however many are simulated. 64 fit into a core's cache; an accelerator needs more.
 LANES_CPU = 64
 LANES_ACCELERATOR = 4096
 
@@ -24,10 +24,10 @@ Act = Callable[[Float[Array, "features"]], Float[Array, "actions"]]
 
 @dataclass(frozen=True)
 class Domain:
-    """A simulator as three pure functions of one state, and the names that a log of it carries.
+    """A simulator as three pure functions of one state, and the names for its logs.
 
-    The state is float64, the observation float32. `step` gives the next state, the reward that a learner sees
-    (the domain's own reward divided by `reward_scale`) and whether the episode has ended.
+    The state is float64, the observation float32. `step` returns the next state, the reward that a learner sees (the
+    domain's own reward divided by `reward_scale`), and whether the episode has ended.
     """
 
     name: str
@@ -50,15 +50,15 @@ class Rollout(NamedTuple):
     observations: Float[np.ndarray, "episodes steps+1 features"]
     actions: Int[np.ndarray, "episodes steps"]
     rewards: Float[np.ndarray, "episodes steps"]
-    probabilities: Float[np.ndarray, "episodes steps actions"]  # the whole distribution acted by
-    terminated: Bool[np.ndarray, "episodes steps"]  # true at the step that ended the episode, nowhere else
+    probabilities: Float[np.ndarray, "episodes steps actions"]  # π(·|s) of every step
+    terminated: Bool[np.ndarray, "episodes steps"]  # true only at the step that ended the episode
     valid: Bool[np.ndarray, "episodes steps"]  # true up to and including that step
 
 
 def in_float64(function: Callable[P, R]) -> Callable[P, R]:
-    """`function` with 64-bit numbers at hand, whatever JAX is set to outside.
+    """`function` with 64-bit numbers enabled, whatever JAX's setting is outside.
 
-    Outside, JAX keeps a float64 array as it is but computes with it in float32, and warns.
+    With them disabled, JAX keeps a float64 array as it is but computes with it in float32, and warns.
     """
 
     @functools.wraps(function)
@@ -75,18 +75,18 @@ def lanes() -> int:
 
 
 def episode_keys(seed: int, episodes: int) -> Key[Array, "episodes"]:
-    """One key an episode: key i depends on `seed` and i alone."""
+    """One key per episode: key i depends only on `seed` and i."""
     return jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(seed)))(jnp.arange(episodes))
 
 
 def rollout(domain: Domain, act: Act, keys: Key[Array, "episodes"]) -> Rollout:
-    """Run one episode per key to the domain's horizon, with actions drawn from `act(observation)`.
+    """Runs one episode per key to the domain's horizon, with actions drawn from `act(observation)`.
 
-    `act` may be a pytree, such as an Equinox module: new weights do not compile anew, a new function does.
+    `act` may be a pytree, such as an Equinox module: new weights do not recompile, a new function does.
     """
     episodes = keys.shape[0]
     if episodes < 1:
-        raise ValueError("rollout: keys is empty, so there is no episode to run; give one key per episode")
+        raise ValueError("rollout: expected one key per episode, got none")
     act = jax.tree.map(_in_float32, act)
     width = lanes()
     batches = [
@@ -97,7 +97,7 @@ def rollout(domain: Domain, act: Act, keys: Key[Array, "episodes"]) -> Rollout:
 
 
 def returns(episodes: Rollout, discount: float) -> Float[np.ndarray, "episodes"]:
-    """Return of every episode, Σ_t γᵗ r_t, summed in float64."""
+    """The return of every episode, Σ_t γᵗ r_t, summed in float64."""
     weights = discount ** np.arange(episodes.rewards.shape[1], dtype=np.float64)
     return episodes.rewards.astype(np.float64) @ weights
 
@@ -107,7 +107,7 @@ def rewards_of_each(
 ) -> Float[np.ndarray, "episodes steps"]:
     """Rewards of many policies' episodes: episode i is played by policy `which[i]` of `acts`, whose leaves are stacked.
 
-    An accelerator plays thousands of episodes as fast as one: policies played together share them.
+    An accelerator plays thousands of episodes as fast as one, so policies are played together.
     """
     acts = jax.tree.map(_in_float32, acts)
     width, episodes = lanes(), len(which)
@@ -120,7 +120,7 @@ def rewards_of_each(
 
 
 def _in_float32(leaf):
-    """Weights in float64 would make the policy compute in another precision here than elsewhere."""
+    """Float64 weights would make the policy compute in another precision here than elsewhere."""
     return leaf.astype(np.float32) if getattr(leaf, "dtype", None) == np.float64 else leaf
 
 
@@ -142,7 +142,7 @@ def _episode(domain: Domain, act: Act, key: Key[Array, ""]) -> tuple[Array, ...]
     def advance(carry, time):
         state, alive = carry
         observation = domain.observe(state)
-        # The policy is computed as it is outside of a simulator.
+        # The policy computes in the same precision as outside the simulator.
         with jax.enable_x64(False):
             probabilities = act(observation).astype(jnp.float32)
         # log 0 = −∞: an action without probability is never drawn.

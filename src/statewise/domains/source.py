@@ -1,4 +1,4 @@
-"""Where logs come from: a world, and the behaviour that acts in it unless another is asked for."""
+"""Where logs come from: a world, and the behaviour that acts in it by default."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from statewise.domains.tabular import TabularMDP
 
 
 class Earned(NamedTuple):
-    """What policies earned, a row each: their episodes' returns, as a learner sees rewards."""
+    """The returns of policies' episodes, one row per policy, in the rewards that a learner sees."""
 
     discounted: Float[np.ndarray, "policies episodes"]
     undiscounted: Float[np.ndarray, "policies episodes"]
@@ -27,7 +27,7 @@ class Earned(NamedTuple):
 
 @runtime_checkable
 class Source(Protocol):
-    """What is asked of a world; `DOMAINS.add(name, source)` makes one known by name."""
+    """What a world must offer; `DOMAINS.add(name, source)` registers one."""
 
     @property
     def discount(self) -> float: ...
@@ -39,12 +39,12 @@ class Source(Protocol):
     def action_names(self) -> tuple[str, ...]: ...
 
     @property
-    def reward_scale(self) -> float: ...  # what a learner's rewards are multiplied by to be the world's own
+    def reward_scale(self) -> float: ...  # factor from a learner's rewards to the world's own
 
     def collect(
         self, episodes: int, seed: int = 0, *, act: Any = None, progress: Callable[[int], None] = ...
     ) -> Dataset:
-        """A log of whole episodes under `act`, or the world's own behaviour; the same seed gives the same log."""
+        """A log of whole episodes under `act` (default: the own behaviour); the same seed gives the same log."""
         ...
 
     def play(self, policies: Sequence[Any], episodes: int, seed: int = 0) -> Earned:
@@ -57,7 +57,7 @@ class Simulator:
     """A simulator written in JAX."""
 
     domain: Domain
-    behaviour: Callable[[], Act]  # made when it is first needed: its weights may have to be read
+    behaviour: Callable[[], Act]  # called on first use, since its weights may have to be read
 
     @property
     def discount(self) -> float:
@@ -103,7 +103,7 @@ class Simulator:
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """A finite problem, whose policies' values are known exactly; row s of `seen` is what state s looks like."""
+    """A finite problem, whose policies' values are known exactly; row s of `seen` is the observation of state s."""
 
     problem: TabularMDP
     behaviour: Table
@@ -131,7 +131,7 @@ class Exact:
         return data
 
     def play(self, policies: Sequence[Any], episodes: int, seed: int = 0) -> Earned:
-        """Exactly, which takes no episodes."""
+        """Exact values, without any episodes."""
         tables = [self.behaviour if policy is None else policy.probabilities(self.seen) for policy in policies]
         return Earned(
             *(np.array([[self.problem.value(one, gamma)] for one in tables]) for gamma in (self.discount, 1.0))

@@ -1,4 +1,4 @@
-"""Finite decision problems whose every quantity is known exactly, to check estimates against."""
+"""Finite decision problems in which every quantity is known exactly, to check estimates against."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ from jaxtyping import Bool, Float
 
 Policy = Float[np.ndarray, "states actions"]  # probability of each action in each state
 
-ROUNDING = 1e-12  # what the sum of a row of probabilities may lack without meaning anything
+ROUNDING = 1e-12  # by how much the sum of probabilities may be off
 
 
 @dataclass(frozen=True, eq=False)
 class TabularMDP:
     """Transitions P(s'|s,a), expected rewards r(s,a) and initial distribution p₀, in float64.
 
-    A row of `transitions` may sum to less than 1: with what is missing the episode ends.
+    A row of `transitions` may sum to less than 1: with the missing probability the episode ends.
     """
 
     transitions: Float[np.ndarray, "states actions states"]
@@ -24,20 +24,20 @@ class TabularMDP:
     def __post_init__(self):
         totals = self.transitions.sum(axis=2)
         if self.transitions.min() < 0 or totals.max() > 1 + ROUNDING:
-            raise ValueError("TabularMDP: each row transitions[s, a] must be non-negative and sum to 1 at most")
+            raise ValueError("TabularMDP: each row transitions[s, a] must be non-negative and sum to at most 1")
         if self.initial.min() < 0 or abs(self.initial.sum() - 1) > ROUNDING:
             raise ValueError("TabularMDP: initial must be non-negative and sum to 1")
 
     @classmethod
     def random(cls, states: int, actions: int, seed: int, termination: float = 0.0) -> "TabularMDP":
-        """Dirichlet transitions and start, rewards uniform on [0, 1]; every step ends with `termination`."""
+        """Dirichlet transitions and start, rewards uniform on [0, 1]; each step ends with probability `termination`."""
         generator = np.random.default_rng(seed)
         transitions = (1 - termination) * generator.dirichlet(np.ones(states), size=(states, actions))
         return cls(transitions, generator.random((states, actions)), generator.dirichlet(np.ones(states)))
 
     @property
     def termination(self) -> Float[np.ndarray, "states actions"]:
-        """Probability that the episode ends with an action taken in a state."""
+        """Probability that an action in a state ends the episode."""
         missing = 1 - self.transitions.sum(axis=2)
         return np.where(missing > ROUNDING, missing, 0.0)
 
@@ -51,8 +51,8 @@ class TabularMDP:
 
     def visits(self, policy: Policy, discount: float) -> Float[np.ndarray, "states"]:
         """Expected discounted visits per episode, v = (I − γ P_πᵀ)⁻¹ p₀."""
-        # Where the policy never comes this is exactly 0: the matrix is diagonally dominant, so the solver swaps
-        # no rows, and nothing of the reached states' numbers enters the others'.
+        # Exactly 0 in states that the policy never reaches: the matrix is diagonally dominant, so the solver swaps no
+        # rows, and the numbers of reached states do not mix with the others.
         return np.linalg.solve(self._resolvent(policy, discount).T, self.initial)
 
     def occupancy(self, policy: Policy, discount: float) -> Float[np.ndarray, "states"]:
@@ -68,7 +68,7 @@ class TabularMDP:
         return np.where(stationary > ROUNDING, stationary, 0.0)
 
     def ratio(self, policy: Policy, behaviour: Policy, discount: float) -> Float[np.ndarray, "states"]:
-        """w(s) = d_π(s) / d_μ(s); 0 where neither comes, infinite where the behaviour alone never does."""
+        """w(s) = d_π(s) / d_μ(s); 0 where neither goes, infinite where only the behaviour never goes."""
         return _quotient(self.occupancy(policy, discount), self.occupancy(behaviour, discount))
 
     def visit_ratio(self, policy: Policy, behaviour: Policy, discount: float = 1.0) -> Float[np.ndarray, "states"]:
@@ -97,10 +97,10 @@ class TabularMDP:
         return self.visits(policy, discount)[:, None] * policy * advantages
 
     def augmented(self, behaviour: Policy) -> "TabularMDP":
-        """M_μ: what the behaviour never does, or never sees, leads to a new last state that pays 0 for ever.
+        """M_μ: what the behaviour never does or sees leads to a new last state that pays 0 forever.
 
-        Liu et al. (2019), section 3. The states outside the behaviour's reach keep their rows, though nothing
-        leads there, so that numbers mean the same states in both problems; `with_absorbing` extends a policy.
+        Liu et al. (2019), section 3. States that the behaviour cannot reach keep their rows, though nothing leads
+        there, so that states have the same numbers in both problems; `with_absorbing` extends a policy.
         """
         states, actions = self.rewards.shape
         seen = self.reached(behaviour)
@@ -114,7 +114,7 @@ class TabularMDP:
         return TabularMDP(transitions, rewards, np.append(self.initial, 0.0))
 
     def sample(self, policy: Policy, episodes: int, horizon: int, seed: int) -> dict[str, np.ndarray]:
-        """Decisions drawn under the policy, one a row, by episode and step.
+        """Decisions drawn under the policy, one per row, by episode and step.
 
         The next state of a step that ends the episode repeats its state; `probabilities` is π(·|s).
         """
@@ -162,7 +162,7 @@ def softmax(logits: Float[np.ndarray, "states actions"]) -> Policy:
 
 
 def with_absorbing(policy: Policy) -> Float[np.ndarray, "states+1 actions"]:
-    """The policy on the states of `augmented`: uniform in the absorbing one, where nothing depends on it."""
+    """The policy on the states of `augmented`: uniform in the absorbing one, where it makes no difference."""
     actions = policy.shape[1]
     return np.vstack([policy, np.full(actions, 1 / actions)])
 
@@ -182,6 +182,6 @@ def _quotient(above: Float[np.ndarray, "n"], below: Float[np.ndarray, "n"]) -> F
 
 
 def _draw(cumulative: Float[np.ndarray, "n outcomes"], generator: np.random.Generator) -> np.ndarray:
-    """One outcome a row, by its cumulative weights; an outcome of weight 0 is never drawn."""
+    """One outcome per row, by its cumulative weights; an outcome of weight 0 is never drawn."""
     points = generator.random(len(cumulative)) * cumulative[:, -1]
     return (cumulative <= points[:, None]).sum(axis=1)

@@ -1,1 +1,1 @@
-"""The paper's figures and claims as data (`paper.toml`), the one runner that makes them, and what is told of them."""
+"""The paper's figures and claims as data (`paper.toml`), the runner that computes them, and their tables and plots."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from statewise.domains.hard_example import HARD_EXAMPLE, offpac_gradient, policy, true_gradient
-from statewise.experiments import records
+from statewise.experiments import manifest, records
 from statewise.experiments.study import Study
 
 GRID = 101
@@ -16,8 +16,8 @@ GRADIENTS = {"OPPOSD": true_gradient, "Off-PAC": offpac_gradient}  # with the ex
 
 
 def run(study: Study, out: Path) -> None:
-    """Writes gradients on a grid, and the paths of α under ascent with exact gradients, kept between 0 and 1."""
-    records.begin(out, study)
+    """Writes the gradients on a grid, and the path of α as it ascends each of them between 0 and 1."""
+    manifest.begin(out, study)
     alphas = np.linspace(0.0, 1.0, GRID)
     arrays = {"alpha": alphas, "value": np.array([HARD_EXAMPLE.value(policy(a), 1.0) for a in alphas])}
     for name, gradient in GRADIENTS.items():

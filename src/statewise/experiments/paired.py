@@ -1,4 +1,4 @@
-"""Differences of two methods on the same datasets: their mean, and Student's interval for it.
+"""Differences between two methods on the same datasets: their mean, and Student's interval for it.
 
 d̄ ± t_{n−1} · s/√n,  d the differences of the n pairs
 """
@@ -24,16 +24,11 @@ class Difference:
     high: float
     more: int
 
-    @property
-    def decided(self) -> bool:
-        """The interval holds no 0."""
-        return self.low > 0 or self.high < 0
-
 
 def difference(
     first: Float[np.ndarray, " pairs"], second: Float[np.ndarray, " pairs"], level: float = LEVEL
 ) -> Difference:
-    """Of first − second; pairs of which one is not a number are left out."""
+    """Of first − second, without the pairs in which either is not finite."""
     gaps = np.asarray(first, np.float64) - np.asarray(second, np.float64)
     gaps = gaps[np.isfinite(gaps)]
     count = len(gaps)

@@ -1,6 +1,6 @@
-"""`python -m statewise.experiments.run NAME --out DIR`: a study's jobs, where only the learning libraries are.
+"""`python -m statewise.experiments.run NAME --out DIR`: runs a study's jobs with only the learning libraries installed.
 
-`statewise reproduce` does this too, and then makes tables and figures, for which it needs polars and matplotlib.
+`statewise reproduce` does the same, and then makes tables and figures, for which it needs polars and matplotlib.
 """
 
 from __future__ import annotations
@@ -9,50 +9,54 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
-from statewise.experiments import exact, records, runner, selection
-from statewise.experiments.estimate import told_duration
-from statewise.experiments.study import Study, named, studies
+from statewise.experiments import checkpoints, exact, manifest, runner
+from statewise.experiments.duration import duration_message
+from statewise.experiments.paper import Preset, study_names
+from statewise.experiments.study import Study, named
 
 
-def run(study: Study, out: Path, tell: runner.Tell) -> None:
-    """Everything that a study computes; what is done already is not done again."""
+def run(study: Study, out: Path, notify: runner.Notify) -> None:
+    """Everything that a study computes; what is already done is not repeated."""
     if study.kind == "exact":
         exact.run(study, out)
         return
-    tell(told_duration(study, out))
-    runner.run(study, out, tell)
+    notify(duration_message(study, out))
+    runner.run(study, out, notify)
     if study.kind == "selection":
-        selection.run(study, out, tell)
-        records.finish(out, study)
+        checkpoints.evaluate(study, out, notify)
+        manifest.write(out, study)
+
+
+def requested(name: str, *, quick: bool, preset: Preset | None, methods: str, cells: str) -> Study:
+    """One of the paper's studies, with some of its methods and cells (semicolons between names) or with all."""
+    return named(name, quick).restricted(methods=_names(methods), cells=_names(cells), group=preset)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(";") if name.strip()]  # names of cells contain commas
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m statewise.experiments.run", description=__doc__)
-    parser.add_argument("name", choices=sorted(studies()))
-    parser.add_argument("--out", type=Path, required=True, help="folder; a run that was interrupted there goes on")
-    parser.add_argument("--quick", action="store_true", help="a small true run")
-    parser.add_argument("--preset", choices=["default", "paper"], help="only methods with this preset")
-    parser.add_argument("--methods", default="", help="only these, by name, with semicolons between them")
-    parser.add_argument("--cells", default="", help="likewise")
-    given = parser.parse_args(arguments)
-    begun = time.perf_counter()
+    parser.add_argument("name", choices=study_names())
+    parser.add_argument("--out", type=Path, required=True, help="folder; an interrupted run in it is resumed")
+    parser.add_argument("--quick", action="store_true", help="a small run of the same study")
+    parser.add_argument("--preset", choices=get_args(Preset), help="only methods with this preset")
+    parser.add_argument("--methods", default="", help="only these methods, by name, separated by semicolons")
+    parser.add_argument("--cells", default="", help="only these logs, by name, separated by semicolons")
+    options = vars(parser.parse_args(arguments))
+    out, began = options.pop("out"), time.perf_counter()
 
-    def tell(words: str) -> None:
-        print(f"[{time.perf_counter() - begun:6.0f} s] {words}", file=sys.stderr, flush=True)
+    def notify(message: str) -> None:
+        print(f"[{time.perf_counter() - began:6.0f} s] {message}", file=sys.stderr, flush=True)
 
     try:
-        study = named(given.name, given.quick).restricted(
-            methods=listed(given.methods), cells=listed(given.cells), group=given.preset
-        )
-        run(study, given.out, tell)
+        run(requested(**options), out, notify)
     except (ValueError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
-
-
-def listed(words: str) -> list[str]:
-    return [word.strip() for word in words.split(";") if word.strip()]
 
 
 if __name__ == "__main__":

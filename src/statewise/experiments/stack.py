@@ -1,6 +1,6 @@
-"""Prepared logs of one kind made equally long and stacked, so that one compiled program learns from all of them.
+"""Prepared logs of one kind, padded to equal length and stacked, so that one compiled program learns from all of them.
 
-What is added is never drawn and weighs nothing: a run in a stack is the run by itself, up to rounding. The longest
+Padding is never drawn and has no weight: a run in a stack equals the run on its own, up to rounding. The longest
 episode and the mean length, which decide how large batches of whole episodes are, become those of all logs together.
 """
 
@@ -25,23 +25,23 @@ def stacked(prepared: Sequence[Any]) -> Any:
     """One pytree whose leaves have a first axis over the logs."""
     logs = [one if isinstance(one, DeviceLog) else one.log for one in prepared]
     if len({(log.starts.shape, log.terminal.shape[0] > 0) for log in logs}) > 1:
-        raise ValueError("logs with other numbers of episodes, or without any that ended, cannot be stacked")
+        raise ValueError("logs to stack need the same number of episodes, and either all or none with terminated ones")
     ended = max(log.terminal.shape[0] for log in logs)
     rows = max(log.rows.table.shape[0] for log in logs)
     horizon = max(log.horizon for log in logs)
     length = float(np.mean([log.mean_length for log in logs]))
     grounds = [getattr(one, "ground", None) for one in prepared]
     fold = max((g.flow.folds.shape[1] for g in grounds if g is not None and g.flow is not None), default=0)
-    grown = []
+    padded = []
     for one, log, ground in zip(prepared, logs, grounds, strict=True):
         longer = _log(log, rows, ended, horizon, length)
         changes: dict[str, Any] = {"log": longer}
         if ground is not None:
             changes["ground"] = _ground(ground, log.rows.table.shape[0], rows, fold)
         if hasattr(one, "behaviour"):
-            changes["behaviour"] = _longer(one.behaviour, rows, "edge")
-        grown.append(longer if one is log else replace(one, **changes))
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *grown)
+            changes["behaviour"] = _padded(one.behaviour, rows, "edge")
+        padded.append(longer if one is log else replace(one, **changes))
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
 
 
 def part_of(stack: Any, which: Sequence[int]) -> Any:
@@ -49,18 +49,18 @@ def part_of(stack: Any, which: Sequence[int]) -> Any:
     return jax.tree.map(lambda leaf: leaf[jnp.asarray(which)], stack)
 
 
-def _longer(values: Array, length: int, mode: Literal["edge", "constant"] = "constant", axis: int = 0) -> Array:
-    """Filled up with zeros, or with the last entry again."""
-    missing = [(0, 0)] * values.ndim
-    missing[axis] = (0, length - values.shape[axis])
-    return jnp.pad(values, missing, mode=mode)
+def _padded(values: Array, length: int, mode: Literal["edge", "constant"] = "constant", axis: int = 0) -> Array:
+    """With zeros, or with the last entry repeated."""
+    padding = [(0, 0)] * values.ndim
+    padding[axis] = (0, length - values.shape[axis])
+    return jnp.pad(values, padding, mode=mode)
 
 
 def _log(log: DeviceLog, rows: int, ended: int, horizon: int, mean_length: float) -> DeviceLog:
     return replace(
         log,
-        rows=replace(log.rows, table=_longer(log.rows.table, rows, "edge")),
-        terminal=_longer(log.terminal, ended),
+        rows=replace(log.rows, table=_padded(log.rows.table, rows, "edge")),
+        terminal=_padded(log.terminal, ended),
         uniform=_sampler(log.uniform, horizon),
         discounted=_sampler(log.discounted, horizon),
         horizon=horizon,
@@ -69,10 +69,10 @@ def _log(log: DeviceLog, rows: int, ended: int, horizon: int, mean_length: float
 
 
 def _sampler(sampler: RowSampler, horizon: int) -> RowSampler:
-    """No step beyond the log's own is drawn: its cumulative probability is 1 already."""
+    """Padded steps are never drawn: the cumulative probability before them is already 1."""
     cumulative = sampler.cumulative.at[-1].set(1.0)
     return replace(
-        sampler, cumulative=_longer(cumulative, horizon, "edge"), reach=_longer(sampler.reach, horizon, "edge")
+        sampler, cumulative=_padded(cumulative, horizon, "edge"), reach=_padded(sampler.reach, horizon, "edge")
     )
 
 
@@ -80,16 +80,16 @@ def _ground(ground: Ground, steps: int, rows: int, fold: int) -> Ground:
     flow = ground.flow
     if flow is None:
         return ground
-    # the states that episodes ended in stand after those of the decisions
-    phi = jnp.concatenate([_longer(flow.phi[:steps], rows), flow.phi[steps:]])
+    # the states in which episodes ended come after those of the decisions
+    phi = jnp.concatenate([_padded(flow.phi[:steps], rows), flow.phi[steps:]])
     following = jnp.where(flow.following >= steps, flow.following + rows - steps, flow.following)
     longer = Flow(
         phi=phi,
-        following=_longer(following, rows),
-        onward=_longer(flow.onward, rows),
-        weight=_longer(flow.weight, rows),
+        following=_padded(following, rows),
+        onward=_padded(flow.onward, rows),
+        weight=_padded(flow.weight, rows),
         fresh=flow.fresh,
-        folds=_longer(flow.folds, fold, axis=1),
+        folds=_padded(flow.folds, fold, axis=1),
         sizes=flow.sizes,
         importance=flow.importance,
         continuing=flow.continuing,

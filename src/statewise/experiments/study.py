@@ -1,48 +1,47 @@
-"""A study: which logs, which methods with which settings, what is measured. Frozen, and read from a TOML file.
+"""A study: which logs, which methods with which settings, and what is measured. Frozen, and read from a TOML file.
 
-A *cell* is a log (domain, number of episodes, behaviour) and a policy class; a *job* is a method on one dataset of a
-cell. Every name in the file is checked, so that a slip of the pen ends with a sentence and not with another experiment.
+A *cell* is a kind of log (domain, number of episodes, behaviour) and a policy class; a *job* is a method on one dataset
+of a cell. Every name in the file is checked, so that a typo is reported instead of running another experiment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from importlib.resources import as_file, files
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from statewise.base.decode import changed, decode
+from statewise.base.registry import unknown_name
 from statewise.domains import DOMAINS
+from statewise.experiments.paper import Preset, paper_tables
 from statewise.learning.presets import preset
 from statewise.learning.settings import read_settings
 
 Kind = Literal["exact", "curves", "selection", "cells"]
-Preset = Literal["default", "paper"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Logs of one kind, and settings that every method has on them, such as the policy's class."""
+    """Logs of one kind, and settings for every method on them, such as the policy class."""
 
     name: str
     domain: str
     episodes: int
-    lean: float = 0.0  # CartPole: how far the behaviour leans to the rule that balances (1) or to its opposite (−1)
+    lean: float = 0.0  # CartPole: how far the behaviour leans towards the balancing rule (1) or its opposite (−1)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Method:
-    """An algorithm with a preset and changes to it; `ms` is what one update takes on two cores, and on an H200 for all
-    datasets at once."""
+    """An algorithm with a preset and changes to it."""
 
     name: str
     algorithm: str
     preset: str = "default"
-    every: int | None = None  # updates between two scores, where not the study's own
+    every: int | None = None  # updates between scores; None: as in the study
     settings: Mapping[str, Any] = field(default_factory=dict)
-    ms: tuple[float, float] = (30.0, 10.0)
+    ms: tuple[float, float] = (30.0, 10.0)  # an update on two cores, and on an H200 for all datasets at once
 
     @property
     def group(self) -> Preset:
@@ -56,21 +55,21 @@ class Study:
     name: str
     title: str
     kind: Kind
-    datasets: tuple[int, ...] = ()  # seeds of the logs, and of what learns from them
+    datasets: tuple[int, ...] = ()  # seeds of the logs, and of the runs on them
     cells: tuple[Cell, ...] = ()
     methods: tuple[Method, ...] = ()
     measure: Literal["discounted", "undiscounted"] = "discounted"
     unit: str = "return"
     every: int = 100
     score_episodes: int = 20
-    reach: float | None = None  # the score whose first time is told
-    pairs: tuple[tuple[str, str], ...] = ()  # methods whose differences are told
-    evaluation: tuple[int, ...] = ()  # seeds of further logs to evaluate checkpoints on
-    most_updates: int | None = None  # of every method; for quick runs
+    reach: float | None = None  # a score: when does each run first reach it?
+    pairs: tuple[tuple[str, str], ...] = ()  # methods to compare, dataset by dataset
+    evaluation: tuple[int, ...] = ()  # seeds of further logs, on which checkpoints are evaluated
+    most_updates: int | None = None  # per method, for quick runs
     quick: bool = False
 
     def config(self, cell: Cell, method: Method) -> Any:
-        """The settings a job runs with; a method that lacks what a cell changes keeps its own."""
+        """The settings of a job; a cell's changes apply to the methods that have such settings."""
         config = preset(method.preset, method.algorithm, DOMAINS[cell.domain].discount)
         config = changed(config, method.settings, method.name)
         known = {each.name for each in fields(config)}
@@ -89,11 +88,11 @@ class Study:
 
     def restricted(self, *, methods: Sequence[str] = (), cells: Sequence[str] = (), group: Preset | None = None):
         """The same study with some of its methods and cells."""
-        for word, wanted, there in (("method", methods, self.methods), ("cell", cells, self.cells)):
-            names = [each.name for each in there]
-            for name in wanted:
+        for kind, requested, known in (("method", methods, self.methods), ("cell", cells, self.cells)):
+            names = [each.name for each in known]
+            for name in requested:
                 if name not in names:
-                    raise ValueError(f"{self.name}: there is no {word} '{name}'; there are {', '.join(names)}")
+                    raise ValueError(f"{self.name}: {unknown_name(kind, name, names)}")
         kept = tuple(
             m for m in self.methods if (not methods or m.name in methods) and (group is None or m.group == group)
         )
@@ -109,24 +108,16 @@ class Study:
 
 
 def studies(path: str | Path | None = None, quick: bool = False) -> dict[str, Study]:
-    """Every study of a file, by name; the paper's own where none is given."""
-    if path is None:
-        with as_file(files("statewise.experiments") / "paper.toml") as own:
-            return studies(own, quick)
-    tables = read_settings(path)
+    """Every study of a file, by name; without a file, the paper's."""
+    tables = paper_tables() if path is None else read_settings(path)
     return {name: _study(name, table, quick) for name, table in tables.items()}
 
 
 def named(name: str, quick: bool = False, path: str | Path | None = None) -> Study:
     known = studies(path, quick)
     if name not in known:
-        raise ValueError(f"there is no study '{name}'; there are {', '.join(known)}")
+        raise ValueError(unknown_name("study", name, known))
     return known[name]
-
-
-def as_data(study: Study) -> dict[str, Any]:
-    """For a manifest."""
-    return asdict(study)
 
 
 def _study(name: str, table: Any, quick: bool) -> Study:
@@ -140,7 +131,7 @@ def _study(name: str, table: Any, quick: bool) -> Study:
 
 
 def _small(study: Study, changes: Mapping[str, Any]) -> Study:
-    """The same study with fewer of everything; what `changes` does not shrink by itself follows."""
+    """The same study with less of everything, as `changes` says."""
     changes = dict(changes)
     study = study.restricted(cells=changes.pop("cells", ()), methods=changes.pop("methods", ()))
     most, every = changes.pop("episodes", None), changes.pop("every", None)
@@ -149,7 +140,7 @@ def _small(study: Study, changes: Mapping[str, Any]) -> Study:
         study = replace(
             study,
             cells=tuple(replace(cell, episodes=min(cell.episodes, most)) for cell in study.cells),
-            # trees take as long as the log has rows; other updates do not see its length
+            # growing trees takes longer the longer the log; other updates draw batches of a fixed size
             methods=tuple(
                 replace(m, ms=(share * m.ms[0], share * m.ms[1])) if m.algorithm == "fitted-q" else m
                 for m in study.methods
@@ -163,14 +154,14 @@ def _small(study: Study, changes: Mapping[str, Any]) -> Study:
 
 def _check(study: Study) -> None:
     names = [method.name for method in study.methods]
-    for word, group in (("method", names), ("cell", [cell.name for cell in study.cells])):
+    for kind, group in (("method", names), ("cell", [cell.name for cell in study.cells])):
         if len(set(group)) < len(group):
-            raise ValueError(f"{study.name}: two of its {word}s have the same name")
+            raise ValueError(f"{study.name}: two of its {kind}s have the same name")
     for pair in study.pairs:
         if not set(pair) <= set(names):
-            raise ValueError(f"{study.name}.pairs: {list(pair)} are not two of its methods, {', '.join(names)}")
+            raise ValueError(f"{study.name}.pairs: expected two of its methods ({', '.join(names)}), got {list(pair)}")
     for cell in study.cells:
         if cell.lean != 0 and cell.domain != "cartpole":
             raise ValueError(f"{study.name}, cell {cell.name}: only CartPole's behaviour can lean")
         for method in study.methods:
-            study.config(cell, method)  # names and settings that do not exist are found out now
+            study.config(cell, method)  # reports names and settings that do not exist

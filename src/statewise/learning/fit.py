@@ -20,7 +20,7 @@ from statewise.learning.runs import RunError, RunFolder, provenance, versions
 from statewise.ops.keys import key_for
 from statewise.parts.metrics import PARTS, Metrics
 
-CHECKPOINTS = 10  # of a run, unless asked otherwise
+CHECKPOINTS = 10  # per run, by default
 
 
 class NotFinite(ArithmeticError):
@@ -29,7 +29,7 @@ class NotFinite(ArithmeticError):
 
 @dataclass(frozen=True)
 class Progress:
-    """Where learning stands after each stretch of updates; numbers that the algorithm does not have are NaN."""
+    """The state of learning after each stretch of updates; what an algorithm does not have is NaN."""
 
     update: int
     updates: int
@@ -51,12 +51,12 @@ class Result:
     def __str__(self) -> str:
         name, seeds = type(self.config).__name__, len(self.seeds)
         values = self.metrics["value"][:, -1]
-        critic = "no critic" if np.isnan(values).all() else f"{np.mean(values):.4g}, which is no evidence"
+        critic = "no critic" if np.isnan(values).all() else f"{np.mean(values):.4g}, which is not evidence"
         return (
             f"{name}: {seeds} seed{'s' if seeds != 1 else ''}, {self.config.updates:,} updates, "
             f"γ = {self.config.discount:g}, {len(self.checkpoints)} checkpoints\n"
-            f"  the critic's own estimate at the end: {critic}\n"
-            "  .policies are the last ones; sw.evaluate(policy, held_out) says what one is worth"
+            f"  the critic's own final estimate: {critic}\n"
+            "  .policies holds the last policy of each seed; sw.evaluate(policy, held_out) estimates its value"
         )
 
     __repr__ = __str__
@@ -74,9 +74,9 @@ def fit(
 ) -> Result:
     """Learns policies from a log.
 
-    `config` holds the settings of an algorithm, or is the name of one (OPPOSD unless given); a discount that it leaves
-    open is the log's own. `seeds` is a number of runs, or their seeds. With `out`, metrics and checkpoints go to that
-    folder, and a run that was interrupted there is resumed.
+    `config` holds the settings of an algorithm, or is its name (default: OPPOSD); without a discount, the log's own is
+    used. `seeds` is the number of runs, or a list of their seeds. With `out`, metrics and checkpoints are written to
+    that folder, and an interrupted run in it is resumed.
 
     >>> result = fit(train, OPPOSD(), seeds=5)  # doctest: +SKIP
     >>> result.policies[0].probabilities(observations)  # doctest: +SKIP
@@ -88,10 +88,10 @@ def fit(
 
 
 def settled(config: Settings | str | None, dataset: Dataset, updates: int | None = None) -> Settings:
-    """The settings that a run on this log has, with nothing left open."""
-    given: Any = ALGORITHMS[config or "opposd"].settings() if config is None or isinstance(config, str) else config
-    changes: dict[str, Any] = {"discount": discount_of(dataset, given.discount)}
-    return replace(given, **changes if updates is None else changes | {"updates": updates})
+    """The complete settings of a run on this log: defaults filled in, the discount included."""
+    settings: Any = ALGORITHMS[config or "opposd"].settings() if config is None or isinstance(config, str) else config
+    changes: dict[str, Any] = {"discount": discount_of(dataset, settings.discount)}
+    return replace(settings, **changes if updates is None else changes | {"updates": updates})
 
 
 def prepare(config: Settings, dataset: Dataset) -> tuple[Any, Any]:
@@ -104,7 +104,7 @@ def keys_of(seeds: Sequence[int]) -> jax.Array:
 
 
 class _Run:
-    """One run: its program, what it has come to, and what it writes."""
+    """One run: its program, its results so far, and its folder."""
 
     def __init__(self, dataset: Dataset, config: Settings, seeds: tuple[int, ...], folder: RunFolder | None):
         self.dataset, self.config, self.seeds, self.folder = dataset, config, seeds, folder
@@ -123,7 +123,7 @@ class _Run:
         return Result(last, self.checkpoints, self.metrics, self.config, self.seeds)
 
     def _begin(self) -> tuple[int, Any]:
-        """Where to resume; the warm start is only made where there is nothing to resume."""
+        """The updates already done, and the states after them; a warm start if there is nothing to resume."""
         if self.folder is None:
             return 0, self.program.begin()
         identity = {
@@ -136,7 +136,9 @@ class _Run:
             known = self.folder.manifest()
             changed = [name for name, value in identity.items() if known.get(name) != value]
             if changed:
-                raise RunError(f"{self.folder.path}: holds a run with another {', '.join(changed)}; give a new folder")
+                raise RunError(
+                    f"{self.folder.path}: it holds a run with another {', '.join(changed)}; choose another folder"
+                )
             saved = self.folder.read_state()
             if saved is not None:
                 return saved.update, self._resumed(saved.update, saved.leaves)
@@ -145,13 +147,15 @@ class _Run:
 
     def _resumed(self, done: int, leaves: list[np.ndarray]) -> Any:
         assert self.folder is not None
-        # what was written after that state, before the run was stopped, will be written again
+        # whatever was written after that state will be written again
         self.metrics = {name: values[:, :done] for name, values in self.folder.metrics().items()}
         self.checkpoints = {place: one for place, one in self.folder.policies().items() if place[1] <= done}
         try:
             return self.program.restored(leaves)
         except ValueError as error:
-            raise RunError(f"{self.folder.path}: its checkpoint is of other settings; give a new folder") from error
+            raise RunError(
+                f"{self.folder.path}: its checkpoint was made with other settings; choose another folder"
+            ) from error
 
     def _check_finite(self, stretch: Stretch) -> None:
         finite = np.asarray(stretch.metrics.finite)  # [seeds, updates, parts]
@@ -178,7 +182,8 @@ class _Run:
             for seed in self.seeds:
                 self.folder.write_policy(seed, stretch.done, self.checkpoints[seed, stretch.done])
             self.folder.write_metrics(self.metrics)
-            self.folder.write_state(stretch.done, stretch.states)  # last: a resumed run finds all that came before
+            # last, so that a resumed run finds everything before it
+            self.folder.write_state(stretch.done, stretch.states)
 
     def _card(self, seed: int, update: int) -> dict[str, Any]:
         return {

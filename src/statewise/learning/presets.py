@@ -1,4 +1,4 @@
-"""Settings by name: `default`, what we would use; `quick`, a first look; and the paper's own, to its table's letter."""
+"""Settings by name: `default`, what we would use; `quick`, for a first look; and those printed in the paper."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from statewise.parts.ratio_network import RatioNetwork
 
 OFF = Anchor(weight=0.0)
 
-# The paper's table. What it leaves out is read as literally as will run: no baseline, entropy absolute, values
-# unscaled, no target network, terminated episodes padded to 200 steps by their last state. Cloning has a rate of its
-# own in both (1e-3): at HIV's actor rate of 5e-6 it would not leave its start.
+# The paper's table. What it leaves open is read as literally as possible: no baseline, absolute entropy, unscaled
+# values, no target network, terminated episodes padded to 200 steps with their last state. Cloning has its own learning
+# rate in both (1e-3): at HIV's actor rate of 5e-6 it would not move from its start.
 PAPER_CARTPOLE = OPPOSD(
     discount=1.0,
     variant="average",
@@ -75,29 +75,29 @@ PAPER_HIV = OPPOSD(
     scale_values=False,
     updates=5000,
 )
-# A first look in half the time, and less steady: fewer and longer steps, and half the rows in each of the critic's.
+# A first look in half the time, but less stable: fewer and larger steps, and half the rows in each of the critic's.
 QUICK = OPPOSD(critic=Critic(batch=500), actor=Actor(learning_rate=1e-3), updates=900)
 
 
 def without_ratio(config: OPPOSD) -> OffPAC:
-    """Off-PAC with the settings that OPPOSD has but for the ratio."""
+    """Off-PAC with the settings of OPPOSD, except for the ratio."""
     shared = {each.name for each in fields(OffPAC)} & {each.name for each in fields(OPPOSD)} - {"variant"}
     variant = "full" if config.variant == "full" else "average"
     return OffPAC(variant=variant, **{name: getattr(config, name) for name in shared})
 
 
-# Settings by preset and algorithm. An algorithm that `default` or `quick` do not list has its own defaults there; the
-# paper's tables are those of the paper, and list all there is.
+# Settings by preset and algorithm. An algorithm that `default` or `quick` does not list uses its own defaults; the
+# paper's presets exist only for the algorithms listed.
 PRESETS: Registry[dict[str, Any]] = Registry("preset")
 PRESETS.add("default", {})
 PRESETS.add("quick", {"opposd": QUICK, "offpac": without_ratio(QUICK)})
 PRESETS.add("paper-cartpole", {"opposd": PAPER_CARTPOLE, "offpac": without_ratio(PAPER_CARTPOLE)})
 PRESETS.add("paper-hiv", {"opposd": PAPER_HIV, "offpac": without_ratio(PAPER_HIV)})
-OWN = ("default", "quick")  # of no paper, and so for every algorithm and discount
+OWN = ("default", "quick")  # ours, and so for every algorithm
 
 
 def preset(name: str = "default", algorithm: str = "opposd", discount: float | None = None) -> Any:
-    """The settings of that name for that algorithm.
+    """An algorithm's settings under that preset.
 
     >>> preset("paper-cartpole").updates
     5000
@@ -105,6 +105,6 @@ def preset(name: str = "default", algorithm: str = "opposd", discount: float | N
     default = ALGORITHMS[algorithm].settings
     table = PRESETS[name]
     if algorithm not in table and name not in OWN:
-        raise ValueError(f"preset '{name}' has no settings of {algorithm}; use the preset 'default'")
+        raise ValueError(f"preset '{name}' has no settings for {algorithm}; use the preset 'default'")
     config = table[algorithm] if algorithm in table else default()
     return config if discount is None else replace(config, discount=discount)

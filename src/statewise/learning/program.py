@@ -1,4 +1,4 @@
-"""An algorithm at work on prepared logs: several runs, one a key, compiled or not."""
+"""An algorithm at work on prepared logs: several runs, one per key, compiled or not."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from statewise.parts.metrics import Metrics
 
 @runtime_checkable
 class Program(Protocol):
-    """What the loop needs of an algorithm; the states of all runs travel together."""
+    """What the loop needs from an algorithm; the states of all runs are kept together."""
 
     def begin(self) -> Any:
         """The warm-started state of every run."""
         ...
 
     def restored(self, leaves: list[np.ndarray]) -> Any:
-        """States from the leaves that were saved of them; raises ValueError where they are those of other settings."""
+        """States from their saved leaves; raises ValueError if these belong to other settings."""
         ...
 
     def advance(self, states: Any, done: int, count: int) -> tuple[Any, Metrics]:
@@ -33,17 +33,17 @@ class Program(Protocol):
         ...
 
     def policies(self, states: Any, views: Sequence[Any]) -> list[Any]:
-        """What each run has come to, by its view of its log."""
+        """The current policy of each run, by its view of its log."""
         ...
 
 
 def program(config: Settings, data: Any, keys: Key[Array, " runs"], apart: bool = False) -> Program:
-    """The algorithm of these settings; `apart`: every run has a log of its own, the leaves of `data` stacked."""
+    """The algorithm with these settings; `apart`: every run has its own log, stacked in the leaves of `data`."""
     return Compiled(config, data, keys, apart) if algorithm_of(config).compiled else Stepwise(config, data, keys, apart)
 
 
 class Stretch(NamedTuple):
-    """Where all runs stand after so many updates, and the metrics of the last of them."""
+    """The states of all runs after `done` updates, and the metrics since the last stretch."""
 
     done: int
     states: Any
@@ -87,10 +87,10 @@ class Compiled(NamedTuple):
 
 
 class Stepwise(NamedTuple):
-    """Plain Python, one run after the other; a state may change its shapes."""
+    """Plain Python, one run after another; a state may change its shapes."""
 
     config: Settings
-    data: Any  # a list of them, one a run, where runs are `apart`
+    data: Any  # a list with one entry per run, if runs are `apart`
     keys: Key[Array, " runs"]
     apart: bool
 
@@ -125,7 +125,7 @@ class Stepwise(NamedTuple):
 
 
 def _update_key(key: Key[Array, ""], number: Array | int) -> Key[Array, ""]:
-    """The random numbers of an update depend on its seed and number alone."""
+    """An update's random numbers depend only on its seed and number."""
     return jax.random.fold_in(key_for(key, "updates"), number)
 
 
@@ -156,7 +156,7 @@ def _advance(
 
 
 def _each(one_run: Callable, data: Any, apart: bool, *each: Any) -> Any:
-    """Runs side by side; on a CPU one after the other, whose caches hold one run's batches and not those of all."""
+    """Runs side by side; on a CPU one after another, since its caches hold the batches of one run but not of all."""
     if jax.default_backend() != "cpu":
         return jax.vmap(one_run, in_axes=(0 if apart else None, *[0] * len(each)))(data, *each)
     if apart:
@@ -165,5 +165,5 @@ def _each(one_run: Callable, data: Any, apart: bool, *each: Any) -> Any:
 
 
 def _strong(states: Any) -> Any:
-    """Types that no longer depend on where a number came from, so that one program serves every stretch."""
+    """The same states without JAX's weak types, so that one compiled program serves every stretch."""
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), states)

@@ -1,10 +1,10 @@
-"""The run folder: settings, metrics, checkpoints and what is needed to make them again.
+"""The run folder: settings, metrics, checkpoints, and what is needed to compute them again.
 
 run/
-  manifest.json           settings, seeds, versions, the data's fingerprint, how far it got
-  metrics.npz             one array [seeds, updates] a metric
-  policy.safetensors      the policy that was chosen, where one was
-  checkpoints/            state-<update>.npz to resume from, seed-<s>-update-<u>.safetensors to act by
+  manifest.json           settings, seeds, versions, the data's fingerprint
+  metrics.npz             one array [seeds, updates] per metric
+  policy.safetensors      the chosen policy, if one was chosen
+  checkpoints/            state-<update>.npz to resume from, seed-<s>-update-<u>.safetensors to act with
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ LIBRARIES = ("statewise", "jax", "equinox", "optax", "numpy")
 
 
 class RunError(ValueError):
-    """The folder is not a run, or not one that can go on."""
+    """The folder is not a run folder, or its run cannot be resumed."""
 
 
 class SavedState(NamedTuple):
-    """The leaves of a learner's state after so many updates."""
+    """The leaves of a learner's state after `update` updates."""
 
     update: int
     leaves: list[np.ndarray]
 
 
 class RunFolder:
-    """Writes whole files or none, so that an interrupted run can be resumed."""
+    """A run's files, each written whole or not at all, so that an interrupted run can be resumed."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
@@ -52,7 +52,7 @@ class RunFolder:
         if folder.path.exists() and not folder.path.is_dir():
             raise RunError(f"{path}: there is a file of that name")
         if folder.path.is_dir() and not folder.exists() and not all(map(_begun, folder.path.iterdir())):
-            raise RunError(f"{path}: the folder holds other things; give an empty one")
+            raise RunError(f"{path}: it holds other files; choose an empty folder")
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -70,12 +70,12 @@ class RunFolder:
 
     def manifest(self) -> dict[str, Any]:
         try:
-            found = json.loads((self.path / "manifest.json").read_text())
+            manifest = json.loads((self.path / "manifest.json").read_text())
         except ValueError as error:
             raise RunError(f"{self.path}: its manifest.json is damaged ({error})") from error
-        if not isinstance(found, dict):
+        if not isinstance(manifest, dict):
             raise RunError(f"{self.path}: its manifest.json is not that of a run")
-        return found
+        return manifest
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         write_text(self.path / "manifest.json", json.dumps(manifest, indent=2, default=str))
@@ -120,7 +120,7 @@ class RunFolder:
         return {key: load_policy(path) for key, path in self._policy_paths().items()}
 
     def policy(self) -> tuple[Any, str]:
-        """The policy to act by, and in words which one it is: the chosen one, or the first seed's last."""
+        """The policy to act with, and a description of it: the chosen one, or the first seed's last."""
         if self.chosen.is_file():
             return load_policy(self.chosen), "the policy that was chosen for this run"
         paths = self._policy_paths()
@@ -128,15 +128,15 @@ class RunFolder:
             raise RunError(f"{self.path}: it has no checkpoints yet")
         first = min(seed for seed, _ in paths)
         last = max(update for seed, update in paths if seed == first)
-        words = f"the last policy of seed {first} (update {last:,}); none was chosen by evaluation"
-        return load_policy(paths[first, last]), words
+        description = f"the last policy of seed {first} (update {last:,}); none was chosen by evaluation"
+        return load_policy(paths[first, last]), description
 
     def _policy_paths(self) -> dict[tuple[int, int], Path]:
-        found = {}
+        paths = {}
         for path in self.checkpoints.glob("seed-*-update-*.safetensors"):
             _, seed, _, update = path.stem.split("-")
-            found[int(seed), int(update)] = path
-        return {key: found[key] for key in sorted(found)}
+            paths[int(seed), int(update)] = path
+        return {key: paths[key] for key in sorted(paths)}
 
     def _write_arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         with written_whole(self.path / name) as part, part.open("wb") as file:
@@ -144,12 +144,12 @@ class RunFolder:
 
 
 def _begun(path: Path) -> bool:
-    """Whether it is all that a run leaves which was stopped before its manifest was written."""
+    """Whether this is left over from a run that stopped before it wrote its manifest."""
     return path.name.endswith(".part") or (path.name == "checkpoints" and not any(path.iterdir()))
 
 
 def provenance() -> dict[str, Any]:
-    """What the numbers were made with."""
+    """What the numbers were computed with."""
     return {
         "versions": versions(),
         "device": jax.devices()[0].device_kind,
@@ -159,7 +159,7 @@ def provenance() -> dict[str, Any]:
 
 @cache
 def versions() -> dict[str, str]:
-    """Of the libraries that decide what is learned."""
+    """Of Python, and of the libraries that learning depends on."""
     return {name: _version(name) for name in LIBRARIES} | {"python": platform.python_version()}
 
 

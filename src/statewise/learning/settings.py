@@ -1,4 +1,4 @@
-"""Settings files: TOML tables, whose values `base.decode` puts into frozen settings."""
+"""Settings files: TOML tables, from which `base.decode` makes frozen settings."""
 
 from __future__ import annotations
 

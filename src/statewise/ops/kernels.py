@@ -17,7 +17,7 @@ def rbf(
 
 
 def median_distance(points: Float[np.ndarray, "n features"], most: int = 1000, seed: int = 0) -> float:
-    """The median distance between different points, over a sample where there are many."""
+    """The median distance between different points, over a sample of at most `most`."""
     if len(points) > most:
         points = points[np.random.default_rng(seed).choice(len(points), most, replace=False)]
     points = np.asarray(points, dtype=np.float64)

@@ -7,5 +7,5 @@ from jaxtyping import Array, Key
 
 
 def key_for(key: Key[Array, ""], name: str) -> Key[Array, ""]:
-    """The key of one purpose; what other purposes exist does not change it."""
+    """The key for one purpose, independent of what other purposes there are."""
     return jax.random.fold_in(key, zlib.crc32(name.encode()))

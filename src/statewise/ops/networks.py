@@ -23,7 +23,7 @@ class Network(eqx.Module):
         return _affine(inputs, self.weights[-1], self.biases[-1])
 
     def outputs_first(self, inputs: Float[Array, "*batch features"]) -> Float[Array, "outputs *batch"]:
-        """The same, computed with one input a column: faster on a CPU where inputs are many and outputs few."""
+        """The same, computed with one input per column: faster on a CPU for many inputs and few outputs."""
         columns = inputs.reshape(-1, inputs.shape[-1]).T
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             columns = jax.nn.relu(columns) if i > 0 else columns
@@ -32,7 +32,7 @@ class Network(eqx.Module):
 
 
 class Least(eqx.Module):
-    """The least of several networks' outputs: where they disagree, for want of data, the most careful one counts."""
+    """The least of several networks' outputs: where they disagree for lack of data, the most cautious one counts."""
 
     networks: tuple[Network, ...]
 
@@ -41,7 +41,7 @@ class Least(eqx.Module):
 
 
 def members(network: Network | Least) -> tuple[Network, ...]:
-    """The networks that one stands for."""
+    """The networks that it consists of."""
     return network.networks if isinstance(network, Least) else (network,)
 
 
@@ -50,7 +50,7 @@ def _affine(inputs: Array, weight: Array, bias: Array) -> Array:
 
 
 def initial_network(key: Key[Array, ""], sizes: tuple[int, ...], last_scale: float = 1.0) -> Network:
-    """Weights and biases uniform on ±1/√inputs, PyTorch's usual start; the last layer's times `last_scale`."""
+    """Weights and biases uniform on ±1/√inputs, as in PyTorch; the last layer's times `last_scale`."""
     shapes = list(pairwise(sizes))
     weights, biases = [], []
     for i, (inputs, outputs) in enumerate(shapes):

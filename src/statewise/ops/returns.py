@@ -1,4 +1,4 @@
-"""The off-policy λ-return."""
+"""Off-policy returns: λ-returns, Retrace, and the follow-on trace."""
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +56,7 @@ def retrace_returns(
 def follow_on(
     ratios: Float[Array, " rows"], first: Bool[Array, " rows"], discount: Float[Array, ""] | float
 ) -> Float[Array, " rows"]:
-    """Fₜ = 1 + γ ρₜ₋₁ Fₜ₋₁ along the rows of all episodes in turn, begun anew where an episode does (`first`)."""
+    """Fₜ = 1 + γ ρₜ₋₁ Fₜ₋₁ along the rows of all episodes, restarted where an episode begins (`first`)."""
     before = jnp.concatenate([jnp.zeros(1, ratios.dtype), ratios[:-1]])
     factors = jnp.where(first, 0.0, discount * before)
 

@@ -22,14 +22,14 @@ from statewise.parts.policy import action_ratio, entropy, log_policy
 class Actor:
     """Settings of the actor.
 
-    With `relative`, advantages are divided by their deviation, so that entropy and anchor weigh against learning alike
-    in every unit of reward; without it both are absolute, as in the paper.
+    With `relative`, advantages are divided by their deviation, so that entropy and anchor have the same weight against
+    them in any unit of reward; without it both are absolute, as in the paper.
     """
 
     hidden: tuple[int, ...] = (32, 32)
-    features: tuple[int, ...] | None = None  # columns that the policy may look at; critic and ratio see all. None: all
+    features: tuple[int, ...] | None = None  # columns that the policy may see (None: all); critic and ratio see all
     learning_rate: float = 3e-4
-    decay: bool = True  # the learning rate falls to 0 over the run, so that the last policy is a settled one
+    decay: bool = True  # the learning rate falls to 0 over the run, so that the last policy has settled
     batch: int = 5000
     baseline: bool = True
     entropy: float = 0.01
@@ -42,7 +42,7 @@ class Actor:
 
 
 class Report(eqx.Module):
-    """What one update of the actor saw."""
+    """Statistics of one update of the actor."""
 
     entropy: Float[Array, ""]
     advantage_deviation: Float[Array, ""]
@@ -55,7 +55,7 @@ def optimiser(settings: Actor, updates: int) -> optax.GradientTransformation:
 
 
 def clone(settings: Actor, features: int, actions: int, log: DeviceLog, key: Key[Array, ""]) -> Network:
-    """Maximises the log-likelihood of the logged actions, from a nearly uniform start."""
+    """Maximises the log-likelihood of the logged actions, starting from a nearly uniform policy."""
     start_key, rows_key = jax.random.split(key)
     network = seeing(settings, initial_network(start_key, (features, *settings.hidden, actions), last_scale=0.01))
     keys = jax.random.split(rows_key, settings.clone_steps)
@@ -68,20 +68,20 @@ def clone(settings: Actor, features: int, actions: int, log: DeviceLog, key: Key
 
 
 def seeing(settings: Actor, network: Network) -> Network:
-    """The network blind to all columns but `features`: their weights are 0, and so is the gradient through this."""
+    """The network, blind to all columns but `features`: the others' weights are 0, and so are their gradients."""
     if settings.features is None:
         return network
     count = network.weights[0].shape[0]
     if not all(0 <= column < count for column in settings.features):
-        raise ValueError(f"actor.features: {list(settings.features)} are not columns of {count} observations")
+        raise ValueError(f"actor.features: expected columns from 0 to {count - 1}, got {list(settings.features)}")
     seen = jnp.zeros((count, 1)).at[jnp.asarray(settings.features, jnp.int32)].set(1.0)
     return Network((network.weights[0] * seen, *network.weights[1:]), network.biases)
 
 
 def surprise(network: Network, rows: Rows) -> Float[Array, ""]:
     """−mean log π(a|s) of the logged actions."""
-    chances = log_policy(network, rows.state, rows.legal)
-    taken = jnp.take_along_axis(chances, rows.action[:, None], axis=1)[:, 0]
+    log_pi = log_policy(network, rows.state, rows.legal)
+    taken = jnp.take_along_axis(log_pi, rows.action[:, None], axis=1)[:, 0]
     return -jnp.sum(rows.live * taken) / jnp.sum(rows.live)
 
 
@@ -95,7 +95,7 @@ def ascend(
     updates: int,
     key: Key[Array, ""],
 ) -> tuple[Learned, Report]:
-    """One of `updates` steps along E[w ρ ∇log π · A] = E[w ∇ρ · A]; `weight` is w, made to average 1 over the batch."""
+    """One of `updates` steps along E[w ρ ∇log π · A] = E[w ∇ρ · A]; `weight` is w, up to its scale."""
     weight = weight / jnp.mean(weight)
     deviation = jnp.sqrt(jnp.mean(weight * advantage**2))
     if settings.relative:

@@ -1,14 +1,13 @@
-"""The off-support anchor: where no data can defend it, the policy keeps to what the one it was cloned from knew.
+"""The off-support anchor: where there are no data, the policy stays close to the clone it started from.
 
-The gradient sees only logged states. An improved policy soon visits others, and there the network's output drifts as a
-side effect of the updates. The anchor adds, at states drawn around and beyond the log's,
+The gradient sees only logged states. An improved policy soon visits others, where the network's output drifts as a side
+effect of the updates. The anchor adds, at states drawn around and beyond those of the log,
 
     −weight · E[c(s̃) KL(π_clone(·|s̃) ‖ π_θ(·|s̃))],     s̃ = spread · s + noise · ε,   ε ~ N(0, I),
 
 with s a logged state, scaled to mean 0 and deviation 1, and c(s̃) = 1 − H(π_clone(·|s̃))/log |A| the certainty of the
-cloned policy: a behaviour that acts at random has nothing to keep, and is not held to. So the log itself decides where
-the anchor holds, and how strongly. On the log's own states such a penalty would hold learning back without curing the
-drift.
+cloned policy: a behaviour that acts at random is not worth keeping. So the log itself decides where the anchor holds,
+and how strongly. On logged states such a penalty would hold back learning without preventing the drift.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ def penalty(settings: Anchor, policy: Network, clone: Network, rows: Rows, key: 
     """E[c · KL(clone ‖ π)] at states beyond the rows' own."""
     noise = settings.noise * jax.random.normal(key, rows.state.shape)
     states = settings.spread * rows.state + noise
-    wanted, given = log_policy(clone, states), log_policy(policy, states)
-    if wanted.shape[-1] == 1:  # a single action leaves nothing to choose, nor to keep
+    cloned, current = log_policy(clone, states), log_policy(policy, states)
+    if cloned.shape[-1] == 1:  # with a single action there is nothing to choose
         return jnp.zeros(())
-    certainty = 1 - entropy(wanted) / math.log(wanted.shape[-1])
-    return jnp.mean(certainty * jnp.sum(jnp.exp(wanted) * (wanted - given), axis=-1))
+    certainty = 1 - entropy(cloned) / math.log(cloned.shape[-1])
+    return jnp.mean(certainty * jnp.sum(jnp.exp(cloned) * (cloned - current), axis=-1))

@@ -1,8 +1,8 @@
-"""The chain of states whose stationary ratio is wanted; derived here alone, for those who learn and those who judge.
+"""The Markov chain whose stationary ratio is estimated; derived here alone, for learning and evaluation alike.
 
-- *renewal*: an episode that ends begins anew. Its stationary ratio is that of expected visits per episode.
-- *discounted*: the same where every step also ends the episode with probability 1 − γ: the ratio of discounted visits.
-- *continuing*: episodes go on after the log, and the ratio is that of stationary distributions.
+- *renewal*: an episode that ends starts again. The stationary ratio is that of expected visits per episode.
+- *discounted*: the same, where every step also ends the episode with probability 1 − γ: the ratio of discounted visits.
+- *continuing*: episodes continue after the log, and the ratio is that of stationary distributions.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ class Chain:
     """Where each row of a log leads, and how much it counts."""
 
     kind: Kind
-    onward: Float[np.ndarray, " steps"]  # γc: with this chance to the state that followed; otherwise it begins anew
-    weight: Float[np.ndarray, " steps"]  # γᵗ; 0 on rows that lead nowhere known
+    onward: Float[np.ndarray, " steps"]  # γc: the chance of moving on to the next state; otherwise the episode restarts
+    weight: Float[np.ndarray, " steps"]  # γᵗ; 0 where the next state is unknown
 
     @property
     def visits(self) -> Float[np.ndarray, " steps"] | None:
-        """The weights where they are not all alike."""
+        """The rows' weights; None where all are equal."""
         return self.weight if self.kind == "discounted" else None
 
 
 def kind_of(dataset: Dataset, discount: float, stationary: bool = True) -> Kind:
-    """Which equations hold; `stationary` asks, where nothing ends by itself, for what comes after the log as well."""
+    """Which equations hold. Where no episode terminates, `stationary` includes what happens after the log."""
     if discount < 1:
         return "discounted"
     return "continuing" if stationary and not dataset.terminated.any() else "renewal"
 
 
 def chain_of(dataset: Dataset, discount: float, stationary: bool = True) -> Chain:
-    """The chain of a log's states."""
+    """The chain of the states in a log."""
     kind, last = kind_of(dataset, discount, stationary), dataset.starts[1:] - 1
     onward, usable = np.full(len(dataset), float(discount)), np.ones(len(dataset))
     if kind == "continuing":

@@ -19,10 +19,10 @@ from statewise.ops.networks import Least, Network, initial_network, members
 from statewise.ops.returns import lambda_returns
 from statewise.parts.learned import start
 from statewise.parts.policy import action_ratio
-from statewise.parts.target import Tracked, descend_tracked
+from statewise.parts.tracked import Tracked, descend_tracked
 
-SHORTEST_VIEW = 50  # steps that a value looks ahead at least
-TERMINAL_PART = 10  # one terminal state to so many rows in a batch
+SHORTEST_VIEW = 50  # the least number of steps that a value looks ahead
+TERMINAL_PART = 10  # a batch has one terminal state for every so many rows
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Critic:
     steps: int = 10
     warm_steps: int = 1000
     clip: float | None = None  # the largest ρ
-    members: int = 2  # critics side by side, the least of whose values counts
-    terminal_weight: float = 1.0  # of V̂ = 0 in the states where episodes ended
-    target_rate: float = 0.02  # how fast the network that is bootstrapped from follows; 1: it is the critic itself
+    members: int = 2  # critics side by side; the least of their values counts
+    terminal_weight: float = 1.0  # of the loss V̂² in states where episodes ended
+    target_rate: float = 0.02  # how fast the network that targets bootstrap from follows; 1: it is the critic itself
 
 
 Value = Tracked
@@ -50,15 +50,15 @@ class Batch(eqx.Module):
 
     rows: Rows
     ratio: Float[Array, "*batch"]  # ρ of the fixed policy
-    weight: Float[Array, "*batch"]  # 0 on rows that fill up an episode or lead nowhere known
+    weight: Float[Array, "*batch"]  # 0 on padding, and where the next state is unknown
 
 
 def value_discount(settings: Critic, dataset: Dataset, discount: float) -> float:
     """The objective's discount where it is below 1; else 1 − 1/H, with H = 50 or twice the mean logged episode.
 
-    A policy that never fails has no finite undiscounted value, and the differences that teach the actor drown in a V̂
-    that grows without end. As in generalised advantage estimation, a discount below the objective's trades a little
-    bias for them. The state ratio keeps to the objective's own.
+    A policy that never fails has no finite undiscounted value, and the differences that the actor learns from are lost
+    in a V̂ that grows without bound. As in generalised advantage estimation, a discount below the objective's recovers
+    them for a little bias. The state ratio keeps the objective's own discount.
     """
     if settings.discount is not None:
         return settings.discount
@@ -86,7 +86,7 @@ def draw(
     times: int = 1,
     discounted: bool = False,
 ) -> Batch:
-    """`times` batches of about `count` rows in one draw; `policy` None: the behaviour's own, ρ = 1."""
+    """`times` batches of about `count` rows in one draw; without a `policy`, the behaviour's own: ρ = 1."""
     if settings.trace == 0:
         rows = log.draw(key, times * count, discounted)
         weight = rows.usable
@@ -108,14 +108,14 @@ def values(
 
 
 def action_values(settings: Critic, network: Network | Least, batch: Batch, log: DeviceLog) -> Float[Array, "*batch"]:
-    """Rλ(s,a), which stands for Q(s,a); V̂ after a terminal step, in padding and in the absorbing state is 0."""
+    """Rλ(s,a) as an estimate of Q(s,a); V̂ is 0 after a terminal step, in padding and in the absorbing state."""
     rows = batch.rows
     onward = rows.onward * jnp.clip(values(network, log.scale, rows.next_state), *log.value_bounds)
     if settings.trace == 0:
         return rows.reward + log.value_discount * onward
     end = jnp.ones((batch.ratio.shape[0], 1))
     next_ratio = jnp.concatenate([batch.ratio[:, 1:], end], axis=1)
-    # what followed an unusable row is not known: the one before it bootstraps from the state it led to
+    # what follows an unusable row is unknown: the row before it bootstraps from the state it led to
     cut = jnp.concatenate([rows.usable[:, 1:], end], axis=1) == 0
     returns = jax.vmap(lambda_returns, in_axes=(0, 0, 0, 0, None, None))
     return returns(rows.reward, onward, next_ratio, (rows.last > 0) | cut, log.value_discount, settings.trace)
@@ -124,11 +124,11 @@ def action_values(settings: Critic, network: Network | Least, batch: Batch, log:
 def advantages(
     settings: Critic, network: Network | Least, batch: Batch, log: DeviceLog, baseline: bool
 ) -> Float[Array, "*batch"]:
-    """Q(s,a), less V̂(s) as a baseline where wanted: E[ρ∇log π] = 0, so that it changes no gradient's mean."""
+    """Q(s,a), less V̂(s) with a `baseline`; since E[ρ∇log π] = 0, that does not change the gradient's mean."""
     gain = action_values(settings, network, batch, log)
     if baseline:
         gain = gain - values(network, log.scale, batch.rows.state)
-    # nothing is to be gained in padding or in the absorbing state
+    # there is nothing to gain in padding or in the absorbing state
     return batch.rows.live * gain
 
 
@@ -141,9 +141,9 @@ def fit(
     key: Key[Array, ""],
     state_weight: Callable[[Rows], Float[Array, "*batch"]] | None = None,
 ) -> tuple[Value, Float[Array, ""]]:
-    """`steps` updates for a fixed policy; draws, gathers and ρ come before the loop. Returns the last loss too.
+    """`steps` updates for a fixed policy; rows and ρ are drawn before the loop. Also returns the last loss.
 
-    With `state_weight` errors count by w(s) too: V̂ is then best where the policy goes, not where the behaviour went.
+    With `state_weight`, errors are also weighted by w(s): V̂ is then best where the policy goes, not the behaviour.
     """
     drawn = draw(settings, policy, log, key_for(key, "rows"), settings.batch, steps)
     if state_weight is not None:
@@ -167,9 +167,10 @@ def fit(
             result = result + settings.terminal_weight * jnp.mean(network(ended) ** 2)
         return result
 
-    def step(value: Value, given: tuple[Batch, Array]) -> tuple[Value, Float[Array, ""]]:
-        here = partial(loss, target=value.target, batch=given[0], ended=given[1])
-        return descend_tracked(value, optimiser(settings), here, settings.target_rate)
+    def step(value: Value, drawn: tuple[Batch, Array]) -> tuple[Value, Float[Array, ""]]:
+        batch, ended = drawn
+        loss_now = partial(loss, target=value.target, batch=batch, ended=ended)
+        return descend_tracked(value, optimiser(settings), loss_now, settings.target_rate)
 
     value, losses = jax.lax.scan(step, value, (batches, ended.reshape(steps, count, log.rows.features)))
     return value, losses[-1]

@@ -2,7 +2,7 @@
 
 Fₜ = 1 + γ ρₜ₋₁ Fₜ₋₁,  F₀ = 1,     Mₜ = (1 − λ) + λ Fₜ
 
-E_μ[F | s] d^μ(s) = Σ_k γᵏ (P_πᵏ)ᵀ d^μ: with λ = 1 the gradient of E_{s~d^μ}[V^π(s)] is followed, with λ = 0 Off-PAC's.
+E_μ[F | s] d^μ(s) = Σ_k γᵏ (P_πᵏ)ᵀ d^μ: λ = 1 follows the gradient of E_{s~d^μ}[V^π(s)], λ = 0 Off-PAC's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from statewise.parts.policy import action_ratio
 
 @dataclass(frozen=True)
 class Emphasis:
-    """Settings; products of ρ over whole episodes vary wildly, and `clip` bounds each factor."""
+    """Settings. Products of ρ over whole episodes vary wildly; `clip` bounds each factor."""
 
     share: float = 1.0  # λ
     clip: float | None = None  # the largest ρ

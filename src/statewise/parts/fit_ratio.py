@@ -1,4 +1,4 @@
-"""`fit_ratio`: the state ratio of any policy on a log, with what is known of how far to trust it."""
+"""`fit_ratio`: the state ratio of any policy on a log, with diagnostics of how far to trust it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from statewise.parts.ratio_closed_form import ClosedForm, Solution
 from statewise.parts.ratio_network import RatioNetwork
 from statewise.policies.probabilities import probabilities_of
 
-TAIL = 0.01  # the share of rows whose weight `tail` tells
+TAIL = 0.01  # the share of rows that counts as the tail
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """How far a ratio can be trusted; see `verdict` for what it adds up to."""
+    """How far a ratio can be trusted."""
 
-    mean: float  # of w over the rows, before it is scaled to 1: far from 1, the equations were not met
+    mean: float  # of w over the rows before it is scaled to 1: far from 1 where the equations are not met
     effective_share: float  # (Σwρ)² / n Σ(wρ)²: the share of the rows that carry an estimate
     tail: float  # the share of all weight on the heaviest 1 % of rows
-    negative: float  # the share of rows where the closed form went below 0, and was cut off
-    unsupported: float  # the share of the policy's mass on actions that the log's behaviour never takes there
-    residual: float  # held-out loss: near 0 where w meets the equations on rows it was not fitted to
+    negative: float  # the share of rows where the closed form was negative, and set to 0
+    unsupported: float  # the share of the policy's probability on actions that the behaviour never takes there
+    residual: float  # held-out loss: near 0 where w meets the equations on rows that it was not fitted to
     regularisation: float
 
 
@@ -67,9 +67,9 @@ def fit_ratio(
 ) -> Ratio:
     """Fits w(s) = d^π(s)/d^μ(s) to all rows of a log.
 
-    `policy` has `.probabilities(observations)` or is a function of observations that returns probabilities
-    [n, actions]. `discount` is the log's own unless given; with 1, w is the ratio of visits per episode where episodes
-    end by themselves, and of stationary distributions where they go on. `steps` is for the network.
+    `policy` has `.probabilities(observations)`, or is a function of observations that returns probabilities
+    [n, actions]. `discount` defaults to the log's own; with 1, w is the ratio of visits per episode where episodes
+    terminate, and of stationary distributions where they continue. `steps` is for the network.
 
     >>> w = fit_ratio(policy, train, discount=0.98)  # doctest: +SKIP
     >>> w(observations), w.diagnostics.effective_share  # doctest: +SKIP
@@ -122,7 +122,7 @@ def _learn(settings: RatioNetwork, learned, rho, log, chain, bandwidth, steps: i
 
 
 def _signed(ground: Ground, state: State, scaled: Dataset) -> Float[np.ndarray, " steps"]:
-    """w on the log's rows before anything is cut off."""
+    """w on the log's rows before negative values are set to 0."""
     if isinstance(state, Solution):
         assert ground.flow is not None
         return np.asarray(ground.flow.phi[: len(scaled)] @ state.beta, np.float64)

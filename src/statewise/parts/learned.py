@@ -1,4 +1,4 @@
-"""A network and its optimiser's state, which travel together."""
+"""A network together with its optimiser's state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Learned(eqx.Module):
 
 
 def adam(rate: float, decay_over: int | None = None) -> optax.GradientTransformation:
-    """Adam; with `decay_over` its rate falls to 0 over so many steps."""
+    """Adam; with `decay_over`, its rate falls linearly to 0 over that many steps."""
     return optax.adam(rate if decay_over is None else optax.linear_schedule(rate, 0.0, decay_over))
 
 
@@ -32,7 +32,7 @@ def start(network: Any, optimiser: optax.GradientTransformation) -> Learned:
 def descend_once(
     learned: Learned, optimiser: optax.GradientTransformation, loss: Callable[[Network], Float[Array, ""]]
 ) -> tuple[Learned, Float[Array, ""]]:
-    """One step of the optimiser, and the loss before it."""
+    """One step of the optimiser; also returns the loss before it."""
     value, gradient = jax.value_and_grad(loss)(learned.network)
     changes, state = optimiser.update(gradient, learned.optimiser, learned.network)  # pyright: ignore
     return Learned(optax.apply_updates(learned.network, changes), state), value  # pyright: ignore
@@ -41,7 +41,7 @@ def descend_once(
 def descend(
     learned: Learned, optimiser: optax.GradientTransformation, loss: Callable[..., Float[Array, ""]], batches: Any
 ) -> tuple[Learned, Float[Array, " steps"]]:
-    """One step of the optimiser for each batch in turn; `loss(network, batch)`. Returns the losses too."""
+    """One step of the optimiser for each batch in turn; `loss(network, batch)`. Also returns the losses."""
 
     def step(learned: Learned, batch: Any) -> tuple[Learned, Float[Array, ""]]:
         return descend_once(learned, optimiser, lambda network: loss(network, batch))

@@ -1,4 +1,4 @@
-"""What one update tells about itself."""
+"""What is measured in every update."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from statewise.parts.critic import Batch, Value
 from statewise.parts.learned import Learned
 
 INITIAL_STATES = 256
-# In the order they are computed: a policy that an earlier update left without probabilities spoils all that follows.
+# In the order of computation: a policy that an earlier update broke spoils everything after it.
 PARTS = ("actor", "state ratio", "critic", "actor")
 
 
 class Metrics(eqx.Module):
-    """One number each, NaN where the algorithm has no such thing.
+    """One number each, NaN where the algorithm has no such part.
 
-    `finite` tells of ρ, the ratio, the critic and the actor, in the order they were computed.
+    `finite` is for ρ, the ratio, the critic and the actor, in the order of computation.
     """
 
     value: Float[Array, ""]  # the critic's: mean V̂(s₀)
     reward: Float[Array, ""]  # the state ratio's: Σ wρr / Σ w, per decision
-    ratio_ess: Float[Array, ""]  # effective share of the rows, (Σvw)² / Σv Σvw², v being what a row counts for
+    ratio_ess: Float[Array, ""]  # effective share of the rows, (Σvw)² / Σv Σvw², with v the weight of a row
     ratio_largest: Float[Array, ""]  # the largest w / Σw
     critic_loss: Float[Array, ""]
     entropy: Float[Array, ""]
@@ -52,7 +52,7 @@ def of_learner(
     reward: Number = jnp.nan,
     ratio_ess: Number = jnp.nan,
 ) -> Metrics:
-    """What a learner without the parts of OPPOSD can tell; the rest is NaN, which says: it has no such thing."""
+    """Metrics of a learner without the parts of OPPOSD, which are NaN."""
     numbers = (value, reward, ratio_ess, jnp.nan, loss, entropy, jnp.nan, jnp.nan, jnp.nan)
     finite = jnp.stack([jnp.asarray(True), _finite(ratio), _finite(critic), _finite(actor)])
     return Metrics(*(jnp.asarray(number, jnp.float32) for number in numbers), finite=finite)
@@ -86,7 +86,7 @@ def measure(
 
 
 def _second_moment(weight: Float[Array, "*batch"], rows: Float[Array, "*batch"]) -> Float[Array, ""]:
-    """Σ v w² from vw and v; rows that count for nothing add nothing."""
+    """Σ v w² from vw and v; rows without weight add nothing."""
     return jnp.sum(jnp.where(rows > 0, weight**2 / jnp.where(rows > 0, rows, 1.0), 0.0))
 
 

@@ -11,13 +11,13 @@ from jaxtyping import Array, Bool, Float
 from statewise.data.device import Rows
 from statewise.ops.networks import Network
 
-FEW = 16  # actions that are written out one by one
+FEW = 16  # up to so many actions are computed one by one
 
 
 def log_policy(
     network: Network, state: Float[Array, "*batch features"], legal: Bool[Array, "*batch actions"] | None = None
 ) -> Float[Array, "*batch actions"]:
-    """log π(·|s); −∞ for actions that are not legal."""
+    """log π(·|s); −∞ for illegal actions."""
     logits = network(state)
     if legal is not None:
         logits = jnp.where(legal, logits, -jnp.inf)
@@ -25,7 +25,7 @@ def log_policy(
 
 
 def action_ratio(network: Network, rows: Rows, clip: float | None = None) -> Float[Array, "*batch"]:
-    """ρ(s,a) = π(a|s) / μ(a|s) of the logged actions, capped at `clip` where one is given."""
+    """ρ(s,a) = π(a|s) / μ(a|s) of the logged actions, at most `clip`."""
     ratio = chance_of_taken(network, rows) / rows.propensity
     return ratio if clip is None else jnp.minimum(ratio, clip)
 
@@ -35,7 +35,7 @@ def chance_of_taken(network: Network, rows: Rows) -> Float[Array, "*batch"]:
     if network.biases[-1].shape[0] > FEW:
         chances = jnp.exp(log_policy(network, rows.state, rows.legal))
         return jnp.take_along_axis(chances, rows.action[..., None], axis=-1)[..., 0]
-    # the same action by action: a CPU computes it for many rows at once, a softmax over few numbers one by one
+    # the same, one action at a time over all rows: much faster on a CPU than a softmax over few numbers for each row
     logits = list(network.outputs_first(rows.state))
     if rows.legal is not None:
         logits = [jnp.where(rows.legal[..., a], logit, -jnp.inf) for a, logit in enumerate(logits)]

@@ -18,7 +18,7 @@ from statewise.data.device import DeviceLog, Rows
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network, initial_network
 from statewise.parts.learned import adam, start
-from statewise.parts.target import Tracked, descend_tracked
+from statewise.parts.tracked import Tracked, descend_tracked
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,18 @@ class QNetwork:
 
     hidden: tuple[int, ...] = (64, 64)
     learning_rate: float = 1e-3
-    decay: bool = True  # the learning rate falls to 0 over the run, so that the last values are settled ones
+    decay: bool = True  # the learning rate falls to 0 over the run, so that the last values have settled
     batch: int = 500
     steps: int = 10  # before each update of the policy
-    target_rate: float = 0.01  # how fast the networks that are bootstrapped from follow
+    target_rate: float = 0.01  # how fast the networks that targets bootstrap from follow
 
 
 class Transitions(eqx.Module):
-    """Decisions, and what is known of the states they led to."""
+    """Decisions, and what is known about the states they led to."""
 
     rows: Rows
     next_legal: Bool[Array, "*batch actions"] | None  # None: every action is legal in every state
-    known: Float[Array, "*batch"]  # 0 where what followed cannot be told
+    known: Float[Array, "*batch"]  # 0 where it is unknown what followed
 
 
 def optimiser(settings: QNetwork, updates: int) -> optax.GradientTransformation:
@@ -48,7 +48,7 @@ def optimiser(settings: QNetwork, updates: int) -> optax.GradientTransformation:
 def initial(
     settings: QNetwork, features: int, actions: int, updates: int, key: Key[Array, ""], count: int = 1
 ) -> Tracked:
-    """`count` networks with a leading axis to tell them apart, each from a start of its own."""
+    """`count` networks along a leading axis, each with its own start."""
     sizes = (features, *settings.hidden, actions)
     networks = jax.vmap(lambda one: initial_network(one, sizes))(jax.random.split(key, count))
     return Tracked(start(networks, optimiser(settings, updates)), networks)
@@ -65,21 +65,21 @@ def single(networks: Network) -> Network:
 
 
 def at(values: Float[Array, "*batch actions"], action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
-    """Q(s,a) of one action each."""
+    """Q(s,a) of one action per row."""
     return jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
 
 
 def only_legal(
     values: Float[Array, "*batch actions"], legal: Bool[Array, "*batch actions"] | None
 ) -> Float[Array, "*batch actions"]:
-    """−∞ for actions that are not legal."""
+    """−∞ for illegal actions."""
     return values if legal is None else jnp.where(legal, values, -jnp.inf)
 
 
 def transitions(log: DeviceLog, rows: Rows) -> Transitions:
-    """Rows with the legal actions of the states they led to, which the next row of the episode tells.
+    """Rows with the legal actions of the states they led to, which are those of the episode's next row.
 
-    Where a log with legal masks was cut off, the final state's legal actions are not logged: what followed is unknown.
+    Where an episode with legal masks was truncated, those of its final state are not logged: `known` is 0.
     """
     if rows.legal is None:
         return Transitions(rows, None, rows.usable)
@@ -97,10 +97,9 @@ def fit(
     key: Key[Array, ""],
     penalty: Callable[[Float[Array, "batch actions"], Transitions], Float[Array, ""]] | None = None,
 ) -> tuple[Tracked, Float[Array, ""]]:
-    """`settings.steps` steps of ℓ = mean (r + γ V(s') − Q̂(s,a))² + penalty(Q̂); returns the last loss too.
+    """`settings.steps` steps of ℓ = mean (r + γ V(s') − Q̂(s,a))² + penalty(Q̂); also returns the last loss.
 
-    `next_value(networks, targets, transitions)` is V(s'); it carries no gradient and counts for nothing after a
-    terminal step.
+    `next_value(networks, targets, transitions)` is V(s'); it carries no gradient and is 0 after a terminal step.
     """
     drawn = transitions(log, log.draw(key_for(key, "rows"), settings.steps * settings.batch))
     batches = jax.tree.map(lambda leaf: leaf.reshape(settings.steps, settings.batch, *leaf.shape[1:]), drawn)
@@ -109,15 +108,15 @@ def fit(
     def step(tracked: Tracked, batch: Transitions) -> tuple[Tracked, Float[Array, ""]]:
         rows = batch.rows
         onward = jnp.where(rows.onward > 0, next_value(tracked.network, tracked.target, batch), 0.0)
-        wanted = jax.lax.stop_gradient(rows.reward / log.scale + gamma * onward)
+        target = jax.lax.stop_gradient(rows.reward / log.scale + gamma * onward)
 
         def loss(networks: Network) -> Float[Array, ""]:
-            def one(given: Float[Array, "batch actions"]) -> Float[Array, ""]:
-                errors = wanted - at(given, rows.action)
+            def loss_of(predicted: Float[Array, "batch actions"]) -> Float[Array, ""]:
+                errors = target - at(predicted, rows.action)
                 result = jnp.sum(batch.known * errors**2) / jnp.maximum(jnp.sum(batch.known), 1.0)
-                return result if penalty is None else result + penalty(given, batch)
+                return result if penalty is None else result + penalty(predicted, batch)
 
-            return jnp.sum(jax.vmap(one)(values(networks, rows.state)))
+            return jnp.sum(jax.vmap(loss_of)(values(networks, rows.state)))
 
         return descend_tracked(tracked, optimiser(settings, updates), loss, settings.target_rate)
 

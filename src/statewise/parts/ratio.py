@@ -1,4 +1,4 @@
-"""The state ratio w(s) = d^π(s)/d^μ(s) for a fixed policy: one face for both estimators."""
+"""The state ratio w(s) = d^π(s)/d^μ(s) of a fixed policy: one interface to both estimators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ State = Solution | Learned
 
 
 class Ground(eqx.Module):
-    """What an estimator needs of the log, made once."""
+    """What an estimator needs from the log, computed once."""
 
     bandwidth: Float[Array, ""]
     basis: Basis | None
@@ -37,7 +37,7 @@ class Ground(eqx.Module):
 def prepare(settings: Settings, dataset: Dataset, chain: Chain, key: Key[Array, ""]) -> Ground:
     """Everything that does not depend on the policy; observations must be scaled."""
     states = np.asarray(dataset.observations)
-    if dataset.observation_names[-1] == ABSORBED:  # which is no state, and far from all that are
+    if dataset.observation_names[-1] == ABSORBED:  # not a real state, and far from those that are
         states = states[dataset.live]
     bandwidth = settings.bandwidth or median_distance(states)
     if isinstance(settings, RatioNetwork):
@@ -49,7 +49,7 @@ def prepare(settings: Settings, dataset: Dataset, chain: Chain, key: Key[Array, 
 
 
 def initial(settings: Settings, ground: Ground, features: int, key: Key[Array, ""]) -> State:
-    """w before anything is fitted; for the closed form, which keeps nothing, w ≡ 1."""
+    """w before anything is fitted; w ≡ 1 for the closed form, which has no warm start."""
     if isinstance(settings, RatioNetwork):
         return ratio_network.initial(settings, features, key)
     assert ground.flow is not None
@@ -69,7 +69,7 @@ def fit(
     key: Key[Array, ""],
     steps: int | None = None,
 ) -> State:
-    """w for this policy: some steps of the network from where it stood, or one exact solution."""
+    """w for this policy: a few more steps of the network, or one exact solution."""
     if isinstance(settings, RatioNetwork):
         assert isinstance(state, Learned)
         steps = settings.steps if steps is None else steps
@@ -90,14 +90,14 @@ def warm(
     chain: Kind,
     key: Key[Array, ""],
 ) -> State:
-    """The first w, for the cloned policy: many steps of the network; nothing for the closed form, which keeps none."""
+    """The first w, for the cloned policy: many steps of the network. The closed form needs no warm start."""
     if isinstance(settings, RatioNetwork):
         return fit(settings, ground, state, policy, log, chain, key, settings.warm_steps)
     return state
 
 
 def of_rows(ground: Ground, state: State, rows: Rows) -> Float[Array, "*batch"]:
-    """w at logged rows; the closed form's negative values are cut off."""
+    """w at logged rows; negative values of the closed form become 0."""
     if isinstance(state, Learned):
         return ratio_network.state_ratio(state.network, rows.state)
     assert ground.flow is not None

@@ -1,21 +1,21 @@
 """w(s) = d^π(s)/d^μ(s) in closed form: the stationarity equations, solved over all rows in kernel features.
 
-On the renewal chain (an episode that ends, or is discounted away, begins anew) the wanted w satisfies, for every test
-function ψ,
+On the renewal chain (an episode that ends, or is discounted away, starts again) w satisfies, for every test function ψ,
 
     E_μ[w(s) ρ(s,a) (γc ψ(s') + (1 − γc) ψ̄₀)] = E_μ[w(s) ψ(s)],     E_μ[w(s)] = 1,
 
 with c = 0 where the episode ends, ψ̄₀ the mean of ψ over initial states, and E_μ over rows weighted by γᵗ. On a
-continuing chain c = 1 and w is balanced at the states arrived at. With w = βᵀφ this is Mβ = 0, aᵀβ = 1, sums over rows:
+continuing chain c = 1, and w is balanced at the states that rows lead to. With w = βᵀφ this is Mβ = 0, aᵀβ = 1, where M
+and a are sums over rows:
 
     β = argmin ‖Mβ‖² + λ‖β‖²  subject to  aᵀβ = 1,     β ∝ (MᵀM + λI)⁻¹a.
 
-Features are random Fourier features of the RBF kernel, turned and scaled so that E_μ[φφᵀ] = I: ‖β‖² is then the second
-moment of w. The same features are the test functions, and count alike; `whiten=False` weighs them by the kernel's own
-spectrum instead, which is the kernel loss to the letter and shrinks w far more.
+Features are random Fourier features of the RBF kernel, rotated and scaled so that E_μ[φφᵀ] = I: ‖β‖² is then the second
+moment of w. They are the test functions too, with equal weights; `whiten=False` weights them by the kernel's spectrum
+instead, which is exactly the kernel loss and shrinks w far more.
 
-λ is chosen on the data. The log is cut into three folds by episode, w is solved on one, and its loss measured on the
-two others as the product (Mβ)₂·(Mβ)₃: like the paper's two batches, it is free of the noise that a square would add.
+λ is chosen on the data. The log is cut into three folds by episode; w is solved on one, and its loss measured on the
+other two as the product (Mβ)₂·(Mβ)₃: like the paper's two batches, this is free of the noise that a square would add.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class ClosedForm:
 
     features: int = 300
     bandwidth: float | None = None  # None: the median distance between logged states
-    whiten: bool = True  # False: test functions weigh as in the kernel loss, by the kernel's spectrum
-    rank: int = 64  # principal directions of the features that are kept …
-    smallest: float = 1e-6  # … if they have this share of the largest one's variance
-    regularisation: tuple[float, ...] = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)  # to choose from; one: fixed
-    rows: int = 20_000  # at most so many in a solve inside the training loop, drawn anew each time
+    whiten: bool = True  # False: test functions are weighted by the kernel's spectrum, as in the kernel loss
+    rank: int = 64  # how many principal directions of the features are kept …
+    smallest: float = 1e-6  # … if their variance is at least this share of the largest one's
+    regularisation: tuple[float, ...] = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)  # to choose from; with one, λ is fixed
+    rows: int = 20_000  # at most so many per solve in the training loop, drawn afresh each time
     clip: float | None = None
 
 
 class Basis(eqx.Module):
-    """x ↦ φ(x), features with E_μ[φφᵀ] = I on the log they were made for, and the weight of each as a test."""
+    """x ↦ φ(x), features with E_μ[φφᵀ] = I on the log they were made for, and their weights as test functions."""
 
     features: FourierFeatures | None  # None: the observations themselves
     turn: Float[Array, "raw rank"]
@@ -62,15 +62,15 @@ class Basis(eqx.Module):
 
 
 class Flow(eqx.Module):
-    """What the equations need of the log; nothing here changes with the policy."""
+    """What the equations need from the log, whatever the policy."""
 
-    phi: Float[Array, "states rank"]  # φ of every decision's state, then of the states that episodes ended in
+    phi: Float[Array, "states rank"]  # φ of every decision's state, then of the states in which episodes ended
     following: Int[Array, " steps"]  # which of them each row leads to …
-    onward: Float[Array, " steps"]  # … with this weight, γc; with the rest the episode begins anew
-    weight: Float[Array, " steps"]  # γᵗ; 0 on rows that lead nowhere known
+    onward: Float[Array, " steps"]  # … with probability γc; otherwise the episode restarts
+    weight: Float[Array, " steps"]  # γᵗ; 0 where the next state is unknown
     fresh: Float[Array, " rank"]  # φ̄₀
-    folds: Int[Array, "folds rows"]  # the rows of each fold, the shorter ones filled up …
-    sizes: Int[Array, " folds"]  # … to these lengths
+    folds: Int[Array, "folds rows"]  # the rows of each fold, padded …
+    sizes: Int[Array, " folds"]  # … and how many of them are real
     importance: Float[Array, " rank"]
     continuing: bool = eqx.field(static=True)
 
@@ -90,10 +90,10 @@ def make_basis(
     key: Key[Array, ""],
     weight: Float[np.ndarray, " n"] | None = None,
 ) -> Basis:
-    """Fourier features, turned to their principal directions on the log and scaled to second moment 1.
+    """Fourier features, rotated to their principal directions on the log and scaled to second moment 1.
 
-    `weight` is γᵗ of each row where the equations weigh rows so. ‖β‖² must be the second moment under the same weights
-    as aᵀβ = 1 is the mean: only then does λ pull w towards 1, and gives 1 where policy and behaviour are the same.
+    `weight` is γᵗ of each row, where the equations weight rows so. ‖β‖² must be a second moment under the same weights
+    under which aᵀβ = 1 is the mean: only then does λ pull w towards 1, its value where policy and behaviour agree.
     """
     features = fourier_features(key, states.shape[1], settings.features, bandwidth)
     return turned(settings, features, np.asarray(features(jnp.asarray(states, jnp.float32)), np.float64), weight)
@@ -109,7 +109,7 @@ def turned(
     variance, directions = np.linalg.eigh(values.T @ (share[:, None] * values))
     variance, directions = variance[-settings.rank :], directions[:, -settings.rank :]
     kept = variance > settings.smallest * variance[-1]
-    # a direction that is not kept becomes a feature that is 0 everywhere: shapes are then the same for every log
+    # a direction that is dropped becomes a feature that is 0 everywhere, so that shapes are the same for every log
     size = np.sqrt(np.where(kept, variance, 1.0))
     importance = np.ones(len(size)) if settings.whiten else size
     return Basis(features, jnp.asarray(directions * kept / size, jnp.float32), jnp.asarray(importance, jnp.float32))
@@ -118,7 +118,7 @@ def turned(
 def make_flow(basis: Basis, dataset: Dataset, chain: Chain, seed: int = 0) -> Flow:
     """Evaluates the features on every state, once for all policies, and cuts the log into folds by episode."""
     if dataset.episodes < FOLDS:
-        raise ValueError(f"a ratio needs {FOLDS} episodes at least, the log has {dataset.episodes}")
+        raise ValueError(f"a state ratio needs at least {FOLDS} episodes, the log has {dataset.episodes}")
     steps, last = len(dataset), dataset.starts[1:] - 1
     states = np.concatenate([dataset.observations, after_last(dataset)])
     phi = basis(jnp.asarray(states, jnp.float32))
@@ -143,7 +143,7 @@ def make_flow(basis: Basis, dataset: Dataset, chain: Chain, seed: int = 0) -> Fl
 def draw_rows(
     flow: Flow, most: int, key: Key[Array, ""]
 ) -> tuple[Int[Array, "folds rows"], Float[Array, "folds rows"]]:
-    """All rows by fold, or `most` of them drawn anew, and their weights, which sum to 1 in each fold."""
+    """All rows by fold, or a fresh draw of `most` of them, and their weights, which sum to 1 in each fold."""
     longest = flow.folds.shape[1]
     if longest * FOLDS <= most + FOLDS:
         rows = flow.folds
@@ -163,12 +163,12 @@ def solve(
     weight: Float[Array, "folds rows"],
     ratio: Float[Array, "folds rows"],
 ) -> Solution:
-    """β for the policy whose ρ on those rows is given."""
+    """β for the policy with these values of ρ (`ratio`) on those rows."""
     here, there = flow.phi[rows], flow.phi[flow.following[rows]]
     onward = flow.onward[rows][..., None]
     arrived = onward * there + (1 - onward) * flow.fresh[None, None, :]
     mean = jnp.einsum("fn,fnr->fr", weight, here)
-    if flow.continuing:  # balanced where rows arrive: a trajectory cut off need not end as it began
+    if flow.continuing:  # balanced where rows lead: a truncated trajectory need not end where it began
         imbalance = _moment(arrived, weight * ratio, here) - _moment(arrived, weight, arrived)
     else:
         imbalance = _moment(ratio[..., None] * arrived - here, weight, here)
@@ -185,7 +185,7 @@ def _moment(
 def choose(
     settings: ClosedForm, imbalance: Float[Array, "folds tests rank"], mean: Float[Array, "folds rank"]
 ) -> Solution:
-    """The solution of all folds, with the λ that does best on folds it was not solved on."""
+    """The solution on all folds, with the λ that does best on held-out folds."""
     choices = jnp.asarray(settings.regularisation)
     losses = jax.vmap(lambda choice: held_out_loss(imbalance, mean, choice))(choices)
     best = jnp.argmin(losses)
@@ -208,7 +208,7 @@ def held_out_loss(
     regularisation: Float[Array, ""],
     tests: int | None = None,
 ) -> Float[Array, ""]:
-    """Σ_f (M_g β_f)·(M_h β_f) over the folds f, with g and h the two others; of the first `tests` rows of M alone."""
+    """Σ_f (M_g β_f)·(M_h β_f) over the folds f, with g and h the other two; only of the first `tests` rows of M."""
 
     def tested(f: Int[Array, ""]) -> Float[Array, ""]:
         beta = constrained(imbalance[f], mean[f], regularisation)

@@ -1,4 +1,4 @@
-"""w(s) = d^π(s)/d^μ(s) as a network, by the kernel minimax loss of Liu et al. (2018), Algorithms 1 and 2.
+"""w(s) = d^π(s)/d^μ(s) as a network, trained on the kernel minimax loss of Liu et al. (2018), Algorithms 1 and 2.
 
 The loss is ‖E[δ k(x,·)]‖², estimated without bias from two independent batches A and B:
 
@@ -28,7 +28,7 @@ from statewise.parts.chain import Kind
 from statewise.parts.learned import Learned, descend, start
 
 CHUNK = 250  # steps whose pairs are drawn at once: 40 MB of kernels between two batches of 200
-ActionRatio = Callable[[Rows], Float[Array, "*batch"]]  # ρ(s,a) of the policy that w is wanted for
+ActionRatio = Callable[[Rows], Float[Array, "*batch"]]  # ρ(s,a) of the policy whose w is fitted
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class RatioNetwork:
 
     hidden: tuple[int, ...] = (32,)
     learning_rate: float = 1e-3
-    weight_decay: float = 1e-5  # decoupled: inside Adam it would swamp the kernel loss's small gradient
+    weight_decay: float = 1e-5  # decoupled: inside Adam it would drown the small gradient of the kernel loss
     batch: int = 200
     steps: int = 50
     warm_steps: int = 500
@@ -51,8 +51,8 @@ class Pairs(eqx.Module):
     state: Float[Array, "*lead pair batch features"]
     following: Float[Array, "*lead pair batch features"]
     ratio: Float[Array, "*lead pair batch"]
-    begins: Float[Array, "*lead pair batch"]  # 1: this is t = −1, and `following` an initial state
-    weight: Float[Array, "*lead pair batch"]  # 0: the row leads nowhere
+    begins: Float[Array, "*lead pair batch"]  # 1: t = −1, and `following` is an initial state
+    weight: Float[Array, "*lead pair batch"]  # 0: there is no next state
     kernel: Float[Array, "*lead batch batch"]
     level: Float[Array, "*lead"]  # its mean, by which the loss is divided
 
@@ -80,7 +80,7 @@ def fit(
     steps: int,
     key: Key[Array, ""],
 ) -> Learned:
-    """`steps` updates of w for a fixed policy. Draws, ρ and kernels come before the loop, in chunks: none needs w."""
+    """`steps` updates of w for a fixed policy. Rows, ρ and kernels, which need no w, are computed ahead in chunks."""
     loss = discounted_loss if chain == "discounted" else average_loss
 
     def chunk(learned: Learned, key: Key[Array, ""], count: int) -> Learned:

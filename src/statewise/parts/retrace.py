@@ -12,13 +12,13 @@ from statewise.ops.returns import retrace_returns
 from statewise.parts import q_network
 from statewise.parts.policy import action_ratio, expectation, log_policy
 from statewise.parts.q_network import QNetwork, Transitions
-from statewise.parts.target import Tracked, descend_tracked
+from statewise.parts.tracked import Tracked, descend_tracked
 
 
 def draw(
     log: DeviceLog, key: Key[Array, ""], count: int, times: int = 1
 ) -> tuple[Transitions, Bool[Array, "episodes horizon"]]:
-    """`times` batches of whole episodes, of about `count` rows each, in one draw; and which entries are real."""
+    """`times` batches of whole episodes, of about `count` rows each, in one draw; and which entries are not padding."""
     rows, valid = log.draw_episodes(key, times * max(1, round(count / log.horizon)))
     return q_network.transitions(log, rows), valid
 
@@ -37,7 +37,7 @@ def returns(
     def shifted(values: Float[Array, "episodes steps"]) -> Float[Array, "episodes steps"]:
         return jnp.concatenate([values[:, 1:], end], axis=1)
 
-    # what followed an unknown row is not known: the one before it bootstraps from the state it led to
+    # what follows an unknown row is unknown too: the row before it bootstraps from the state it led to
     ends = (rows.last > 0) | (shifted(batch.known) == 0)
     gamma = jnp.minimum(log.discount, discount)
     backwards = jax.vmap(retrace_returns, in_axes=(0, 0, 0, 0, 0, None))
@@ -54,17 +54,17 @@ def fit(
     updates: int,
     key: Key[Array, ""],
 ) -> tuple[Tracked, Float[Array, ""]]:
-    """`settings.steps` steps of ℓ = mean (Qʳᵉᵗ − Q̂(s,a))² for a fixed policy; returns the last loss too."""
+    """`settings.steps` steps of ℓ = mean (Qʳᵉᵗ − Q̂(s,a))² for a fixed policy; also returns the last loss."""
     drawn = draw(log, key, settings.batch, settings.steps)
     batches = jax.tree.map(lambda leaf: leaf.reshape(settings.steps, -1, *leaf.shape[1:]), drawn)
 
-    def step(tracked: Tracked, given: tuple[Transitions, Array]) -> tuple[Tracked, Float[Array, ""]]:
-        batch, valid = given
+    def step(tracked: Tracked, drawn: tuple[Transitions, Array]) -> tuple[Tracked, Float[Array, ""]]:
+        batch, valid = drawn
         counts = batch.known * valid
-        wanted = jax.lax.stop_gradient(returns(tracked.target, policy, batch, log, discount, trace))
+        target = jax.lax.stop_gradient(returns(tracked.target, policy, batch, log, discount, trace))
 
         def loss(networks: Network) -> Float[Array, ""]:
-            errors = wanted - q_network.at(q_network.values(networks, batch.rows.state)[0], batch.rows.action)
+            errors = target - q_network.at(q_network.values(networks, batch.rows.state)[0], batch.rows.action)
             return jnp.sum(counts * errors**2) / jnp.maximum(jnp.sum(counts), 1.0)
 
         return descend_tracked(tracked, q_network.optimiser(settings, updates), loss, settings.target_rate)

@@ -1,4 +1,4 @@
-"""The temperature τ of a soft policy: fixed, or tuned so that the policy keeps a share of the highest entropy."""
+"""The temperature τ of a soft policy: fixed, or tuned to keep the policy at a share of the highest entropy."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Tuned(eqx.Module):
 
 def initial(settings: Temperature) -> Tuned:
     if settings.start <= 0:
-        raise ValueError(f"temperature: it must be above 0, not {settings.start}")
+        raise ValueError(f"temperature.start: expected a number above 0, got {settings.start}")
     log_value = jnp.asarray(math.log(settings.start), jnp.float32)
     return Tuned(log_value, _optimiser(settings).init(log_value))
 
 
 def tune(settings: Temperature, tuned: Tuned, entropy: Float[Array, ""], highest: Float[Array, ""]) -> Tuned:
-    """One step down log τ · (H(π) − H*): hotter while the policy's entropy is below the wanted, colder while above."""
+    """One step down log τ · (H(π) − H*): hotter while the entropy is below its target, colder while above."""
     if settings.entropy is None:
         return tuned
     gradient = entropy - settings.entropy * highest

@@ -1,4 +1,4 @@
-"""Trees as scikit-learn grows them, put into the one table that a policy walks."""
+"""Trees grown by scikit-learn, as the one table that a policy walks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from statewise.policies.trees import TreePolicy
 
 
 class Forest(eqx.Module):
-    """All actions' trees in one table, as arrays alone; `TreePolicy` says how it is walked."""
+    """All actions' trees in one table of arrays; `TreePolicy` says how it is walked."""
 
     feature: Int[np.ndarray, " nodes"]
     threshold: Float[np.ndarray, " nodes"]
@@ -36,14 +36,14 @@ class Forest(eqx.Module):
 
 
 def planted(grown: list[list[Any]], missing: float = -np.inf) -> Forest:
-    """The trees that were grown for each action; an action without any is a leaf worth `missing`."""
+    """The table of each action's trees; an action without any becomes a leaf with the value `missing`."""
     tables, roots, nodes, depth = [], [], 0, 0
     for trees in grown:
-        mine = [_table(tree) for tree in trees] or [
+        own_tables = [_table(tree) for tree in trees] or [
             (np.zeros(1, np.int32), np.zeros(1, np.float32), np.zeros((1, 2), np.int32), np.full(1, missing))
         ]
         places = []
-        for feature, threshold, children, values in mine:
+        for feature, threshold, children, values in own_tables:
             tables.append((feature, threshold, children + nodes, values))
             places.append(nodes)
             nodes += len(feature)
@@ -65,7 +65,7 @@ def _table(tree: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """One scikit-learn tree; a leaf becomes its own child."""
     leaf, own = tree.children_left < 0, np.arange(tree.node_count)
     children = np.stack([tree.children_left, tree.children_right], axis=1)
-    # states are float32: x ≤ threshold is the same question of the largest float32 that is not above it
+    # states are float32: comparing them with the largest float32 not above the threshold gives the same answers
     threshold = tree.threshold.astype(np.float32)
     threshold = np.where(threshold > tree.threshold, np.nextafter(threshold, np.float32(-np.inf)), threshold)
     return (

@@ -1,4 +1,4 @@
-"""A trust region as ACER has it: the gradient's part that would leave the average policy too fast is taken out."""
+"""ACER's trust region: removes the part of a gradient that would leave the average policy too fast."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ def project(
 ) -> Float[Array, "*batch statistics"]:
     """argmin_z ½‖g − z‖² subject to kᵀz ≤ δ, which is z = g − max(0, (kᵀg − δ)/‖k‖²) k. Wang et al. (2017), eq. 12.
 
-    `away` is k = ∇KL(π̄ ‖ π) in the policy's statistics (here its logits), for each state by itself.
+    `away` is k = ∇KL(π̄ ‖ π) in the policy's statistics (here its logits), for each state separately.
     """
     along = jnp.sum(away * gradient, axis=-1, keepdims=True)
     length = jnp.sum(away**2, axis=-1, keepdims=True)
-    # where the policies agree there is nothing to leave
+    # where the policies agree there is nothing to limit
     excess = jnp.where(length > 0, jnp.maximum(along - limit, 0.0) / jnp.where(length > 0, length, 1.0), 0.0)
     return gradient - excess * away

@@ -1,4 +1,4 @@
-"""How a policy sees a log: its observations scaled, and what they and the actions are called."""
+"""How a policy sees a log: scaled observations, and the names of observations and actions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from statewise.policies.network import Policy
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a network needs to become a policy that acts on observations as they are logged."""
+    """What turns a network into a policy that acts on observations as logged."""
 
     scaler: Scaler
-    observation_names: tuple[str, ...]  # without the absorbing state's mark, which is 0 in the world
+    observation_names: tuple[str, ...]  # without the column of the absorbing state, which is 0 in the world
     action_names: tuple[str, ...]
 
     def policy(self, network: Network) -> Policy:
@@ -36,10 +36,10 @@ class View:
 
 
 def view_of(dataset: Dataset, *, smoothing: float = 0.0, horizon: int | None = None) -> tuple[Dataset, View]:
-    """The log with its observations scaled, and how they were.
+    """The log with scaled observations, and the view by which its policies act on unscaled ones.
 
     With `smoothing`, actions that the behaviour never takes lead to an absorbing state; with a `horizon`, terminated
-    episodes are padded to it. Padding does not change the scaling.
+    episodes are padded to that length. Padding does not change the scaling.
     """
     if smoothing != 0:
         dataset = smooth(dataset, smoothing, horizon=horizon).dataset
@@ -50,6 +50,6 @@ def view_of(dataset: Dataset, *, smoothing: float = 0.0, horizon: int | None = N
 
 
 def scale_of_returns(dataset: Dataset, discount: float) -> float:
-    """The deviation of the log's returns; 1 where they never vary, which leaves nothing to scale by."""
+    """The standard deviation of the log's returns; 1 where they never vary."""
     scale = float(np.std(dataset.returns(discount)))
     return scale if scale > 0 else 1.0

@@ -1,1 +1,1 @@
-"""The report: one page that a person who does not program can read, the answer first."""
+"""The report: one page for readers who do not program, with the answer first."""

@@ -1,4 +1,4 @@
-"""Where a new policy differs from what was logged."""
+"""Where a new policy differs from the logged behaviour."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from statewise.data.dataset import Dataset
 from statewise.report.content import ActionMap, Agreement
 
-FEWEST = 5  # decisions in a cell before it says anything
-SAMPLE = 5000  # decisions on which the telling columns are found
+FEWEST = 5  # decisions that a cell needs to be shown
+SAMPLE = 5000  # decisions on which columns are compared
 
 
 def agreement(policy: Any, dataset: Dataset) -> Agreement:
-    """Mean of π(j|s) over the decisions in which the log took i; `same` is the mean of π(a|s)."""
+    """The mean of π(j|s) over the decisions in which the log took i; `same` is the mean of π(a|s)."""
     probabilities = policy.probabilities(dataset.observations, dataset.legal)
     counts = np.bincount(dataset.actions, minlength=dataset.action_count)
     sums = np.zeros((dataset.action_count, dataset.action_count))
@@ -25,8 +25,8 @@ def agreement(policy: Any, dataset: Dataset) -> Agreement:
     return Agreement(policy.action_names, tuple(counts.tolist()), rows, float(taken.mean()))
 
 
-def telling_columns(policy: Any, dataset: Dataset, count: int = 2) -> list[int]:
-    """The columns whose shuffling changes the policy most: mean ½ Σ_a |π(a|s) − π(a|s′)|, s′ with another row's."""
+def influential_columns(policy: Any, dataset: Dataset, count: int = 2) -> list[int]:
+    """The columns whose shuffling changes the policy most: mean ½ Σ_a |π(a|s) − π(a|s′)|, s′ the shuffled s."""
     rng = np.random.default_rng(0)
     rows = rng.permutation(len(dataset))[:SAMPLE]
     observations = np.asarray(dataset.observations[rows], dtype=np.float64)
@@ -40,8 +40,8 @@ def telling_columns(policy: Any, dataset: Dataset, count: int = 2) -> list[int]:
 
 
 def action_map(policy: Any, dataset: Dataset, cells: tuple[int, int] = (14, 10)) -> ActionMap:
-    """What was done and what would be done, over the two most telling columns."""
-    columns = telling_columns(policy, dataset)
+    """The logged and the proposed actions over the two most influential columns."""
+    columns = influential_columns(policy, dataset)
     edges = [_edges(dataset.observations[:, j], n) for j, n in zip(columns, cells, strict=False)]
     edges = edges if len(edges) == 2 else [*edges, np.array([0.0, 1.0])]
     places = [_cell(dataset.observations[:, j], these) for j, these in zip(columns, edges, strict=False)] + [
@@ -50,10 +50,10 @@ def action_map(policy: Any, dataset: Dataset, cells: tuple[int, int] = (14, 10))
     shape = (len(edges[1]) - 1, len(edges[0]) - 1, dataset.action_count)
     inside = (places[0] >= 0) & (places[1] >= 0)
     x, y = places[0][inside], places[1][inside]
-    taken, wanted = np.zeros(shape), np.zeros(shape)
+    taken, proposed = np.zeros(shape), np.zeros(shape)
     np.add.at(taken, (y, x, dataset.actions[inside]), 1)
     legal = None if dataset.legal is None else dataset.legal[inside]
-    np.add.at(wanted, (y, x), policy.probabilities(dataset.observations[inside], legal))
+    np.add.at(proposed, (y, x), policy.probabilities(dataset.observations[inside], legal))
     enough = taken.sum(axis=2) >= FEWEST
     names = [dataset.observation_names[j] for j in columns]
     return ActionMap(
@@ -63,12 +63,12 @@ def action_map(policy: Any, dataset: Dataset, cells: tuple[int, int] = (14, 10))
         x_edges=tuple(edges[0].tolist()),
         y_edges=tuple(edges[1].tolist()),
         logged=_greatest(taken, enough),
-        proposed=_greatest(wanted, enough),
+        proposed=_greatest(proposed, enough),
     )
 
 
 def _edges(column: np.ndarray, count: int) -> np.ndarray:
-    """Even steps over the middle 98 %, so that a few far values do not empty the map."""
+    """Equal steps over the middle 98 %, so that outliers do not leave the map empty."""
     low, high = np.quantile(column, (0.01, 0.99)).astype(float)
     if low == high:
         low, high = low - 0.5, high + 0.5
@@ -76,7 +76,7 @@ def _edges(column: np.ndarray, count: int) -> np.ndarray:
 
 
 def _cell(column: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Which cell each value is in; −1 outside."""
+    """The cell of each value; −1 outside of all."""
     place = np.searchsorted(edges, column, side="right") - 1
     place[column == edges[-1]] = len(edges) - 2
     return np.where((place >= 0) & (place < len(edges) - 1), place, -1)

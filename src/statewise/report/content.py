@@ -1,9 +1,9 @@
-"""What a report says, as plain values; `RUN/decision.json` holds the same, but for what the run folder knows itself.
+"""What a report says, as plain values; `RUN/decision.json` holds the same, except for what is in the run folder anyway.
 
-decision.json is one object. Needed: `answer` (deploy, do not deploy, collect more data) and `because` (one sentence).
-Optional, each described below at the class of its values: `title`, `value_name`, `level`, `worths`, `measures`,
+decision.json is one object. Required: `answer` (deploy, do not deploy, collect more data) and `because` (one sentence).
+Optional, each described below with its class: `title`, `value_name`, `level`, `worths`, `measures`,
 `overlap`, `weight_shares`, `calibration`, `checkpoints`, `chosen`, `action_map`, `agreement`, `carriers`, `notes`,
-`settings`. `compare.action_map` and `compare.agreement` make theirs; `to_json(ReportContent(…))` writes the file.
+`settings`. `compare.action_map` and `compare.agreement` make these two; `to_json(ReportContent(…))` is the file's text.
 Learning curves, seeds, versions and the data's fingerprint come from the run folder.
 """
 
@@ -20,12 +20,12 @@ from statewise.ope.measures import Measurement
 from statewise.ope.verdict import Verdict
 
 Answer = Literal["deploy", "do not deploy", "collect more data", "not evaluated"]
-Role = Literal["current", "chosen", "other", "gain"]  # gain: of the chosen over current practice
+Role = Literal["current", "chosen", "other", "gain"]  # gain: of the chosen policy over current practice
 
 
 @dataclass(frozen=True)
 class Worth:
-    """What one policy is worth, by held-out episodes. Where the log does not identify it there is no number."""
+    """What one policy is worth on held-out episodes. Where the log does not identify it, there is no number."""
 
     name: str  # as a reader would call it: "current practice", "the new policy", "Off-PAC, seed 2"
     role: Role
@@ -40,34 +40,35 @@ class Worth:
     def __post_init__(self) -> None:
         numbers = (self.value, self.low, self.high)
         if self.verdict == "not identified" and any(number is not None for number in numbers):
-            raise DecodeError(f"{self.name}: it is not identified, so it must come without value, low and high")
+            raise DecodeError(f"{self.name}: expected no value, low or high, since it is not identified")
         if self.verdict != "not identified" and self.value is None:
-            raise DecodeError(f"{self.name}: it is {self.verdict}, so it needs a value")
+            raise DecodeError(f"{self.name}: expected a value, since it is {self.verdict}")
 
     @classmethod
     def of(cls, name: str, role: Role, estimate: Any) -> Worth:
-        """What an `Estimate` says; infinite ends are left out."""
-        known = estimate.as_dict()
-        numbers = {key: known[key] for key in ("value", "low", "high", "effective_sample_size")}
+        """The numbers of an `Estimate`; infinite ones are left out."""
+        everything = estimate.as_dict()
+        numbers = {key: everything[key] for key in ("value", "low", "high", "effective_sample_size")}
         finite = {key: None if one is None or not math.isfinite(one) else float(one) for key, one in numbers.items()}
         return cls(name, role, estimate.verdict, estimate.estimator, reason=estimate.reason, **finite)
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """How often π(a|s)/μ(a|s) of the held-out decisions falls between `edges`, in shares of all."""
+    """The shares of held-out decisions whose π(a|s)/μ(a|s) falls between neighbouring `edges`."""
 
     edges: tuple[float, ...]
     shares: tuple[float, ...]
 
     def __post_init__(self) -> None:
         if len(self.edges) != len(self.shares) + 1:
-            raise DecodeError("a histogram needs one edge more than shares")
+            counts = f"{len(self.edges)} edges and {len(self.shares)} shares"
+            raise DecodeError(f"expected one more edge than shares, got {counts}")
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Of decisions with about the `predicted` propensity, the share in which the action was really taken."""
+    """Of decisions with about the `predicted` propensity, the share in which the action was taken (`observed`)."""
 
     predicted: tuple[float, ...]
     observed: tuple[float, ...]
@@ -76,7 +77,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint's worth on the episodes that chose it."""
+    """What a checkpoint is worth on the episodes used for choosing."""
 
     run: str
     seed: int
@@ -89,7 +90,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Place:
-    """Which checkpoint was chosen."""
+    """The chosen checkpoint."""
 
     run: str
     seed: int
@@ -98,7 +99,7 @@ class Place:
 
 @dataclass(frozen=True)
 class ActionMap:
-    """What is done where, over two observation columns (`y` empty: over one). Cells without enough data are null."""
+    """Actions over two observation columns (over one, if `y` is empty). Cells without enough data are null."""
 
     actions: tuple[str, ...]
     x: str
@@ -114,9 +115,9 @@ class Agreement:
     """Where the log took action i, the mean probability that the new policy gives to action j."""
 
     actions: tuple[str, ...]
-    counts: tuple[int, ...]  # decisions in which the log took each
+    counts: tuple[int, ...]  # decisions in which the log took each action
     probabilities: tuple[tuple[float, ...], ...]
-    same: float  # mean probability of doing what was logged
+    same: float  # mean probability of the logged action
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ class ReportContent:
     value_name: str = "return of an episode"
     level: float = 0.95  # of every interval
     worths: tuple[Worth, ...] = ()
-    measures: tuple[Measurement, ...] = ()  # what the answer rests on, the one that decided it first
+    measures: tuple[Measurement, ...] = ()  # what the answer rests on, the decisive one first
     overlap: Histogram | None = None
     weight_shares: tuple[float, ...] = ()  # each held-out episode's share of the total weight
     calibration: Calibration | None = None  # where propensities were estimated
@@ -166,17 +167,17 @@ class ReportContent:
     folder: str = ""
 
     def worth(self, role: str) -> Worth | None:
-        """The first of that role."""
+        """The first one with that role."""
         return next((worth for worth in self.worths if worth.role == role), None)
 
 
 def from_json(text: str) -> ReportContent:
-    """Reads decision.json; what does not fit is named with its place."""
+    """Reads decision.json; an error names the field that does not fit."""
     try:
-        given = json.loads(text)
+        fields = json.loads(text)
     except ValueError as error:
         raise DecodeError(f"it is not JSON ({error})") from error
-    return decode(ReportContent, given, "decision")
+    return decode(ReportContent, fields, "decision")
 
 
 def to_json(content: ReportContent) -> str:

@@ -1,4 +1,4 @@
-"""How figures are drawn: as inline SVG whose colours are the page's own, so that they follow it into the dark."""
+"""How figures are drawn: as inline SVG in the page's own colours, so that they follow its light and dark schemes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# Colours that stand for the page's variables, and are replaced by them once the figure is drawn
+# Placeholder colours, replaced by the page's CSS variables once the figure is drawn
 NAMES = ("ink", "muted", "line", "accent", "current", "good", "card")
 INK, MUTED, LINE, ACCENT, CURRENT, GOOD, CARD = (f"#0a0a0{i}" for i in range(len(NAMES)))
 CATEGORY = [f"#0a0b0{i}" for i in range(8)]  # for actions
 VARIABLES = {f"#0a0a0{i}": name for i, name in enumerate(NAMES)}
 VARIABLES |= {colour: f"category-{i}" for i, colour in enumerate(CATEGORY)}
-SIZE = (4.2, 2.75)  # inches; panels are laid side by side, or below each other on a telephone, and stay readable
+SIZE = (4.2, 2.75)  # inches; readable side by side, and one below another on a phone
 SETTINGS = {
-    "svg.fonttype": "none",  # text stays text: it can be searched, read aloud, and takes the page's font
+    "svg.fonttype": "none",  # text stays text: it can be searched and read aloud, and uses the page's font
     "font.size": 10,
     "font.family": "sans-serif",
     "text.color": INK,
@@ -40,12 +40,12 @@ SETTINGS = {
 
 
 def variable(colour: str) -> str:
-    """The page's name of a colour used here."""
+    """The CSS variable of a colour used here."""
     return f"var(--{VARIABLES[colour]})"
 
 
 def svg_of(name: str, draw: Callable[[Axes], None], size: tuple[float, float] = SIZE) -> str:
-    """What `draw` draws; hidden from screen readers, for which the page has words. The same values, the same bytes."""
+    """What `draw` draws, hidden from screen readers (the page describes it); the same values give the same bytes."""
     settings: dict[Any, Any] = {**SETTINGS, "svg.hashsalt": name}
     with mpl.rc_context(settings):
         figure = Figure(size, layout="constrained")
@@ -55,7 +55,7 @@ def svg_of(name: str, draw: Callable[[Axes], None], size: tuple[float, float] = 
     svg = file.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
-    # numbered names would meet those of the next figure; the page gives width, font and a name for readers
+    # drop ids, which would clash between figures, and sizes and fonts, which the page sets
     svg = re.sub(r'<g id="[\w.]+"', "<g", svg)
     svg = re.sub(r'(<svg [^>]*?)width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg [^>]*?)height="[^"]*"', r"\1", svg, count=1)

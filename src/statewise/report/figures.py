@@ -12,11 +12,11 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from statewise.report.content import ActionMap, Calibration, Checkpoint, Curve, Histogram, Place, Worth
 from statewise.report.drawing import ACCENT, CARD, CATEGORY, CURRENT, GOOD, INK, LINE, MUTED, SIZE, svg_of
 
-POINTS = 200  # of a curve; more could not be seen
+POINTS = 200  # per curve; more could not be seen
 
 
 def worths(items: Sequence[Worth], value_name: str) -> str:
-    """Each policy's value and interval on one scale; current practice runs through as a band."""
+    """Each policy's value and interval on one scale, with current practice as a band."""
 
     def draw(axes: Axes) -> None:
         current = next((item for item in items if item.role == "current" and item.low is not None), None)
@@ -44,7 +44,7 @@ def worths(items: Sequence[Worth], value_name: str) -> str:
 
 
 def checkpoints(items: Sequence[Checkpoint], chosen: Place | None, current: Worth | None) -> str:
-    """Value on the choosing episodes against updates, a line for each run and seed."""
+    """Value on the choosing episodes against updates, one line per run and seed."""
 
     def draw(axes: Axes) -> None:
         if current is not None and current.value is not None:
@@ -55,7 +55,7 @@ def checkpoints(items: Sequence[Checkpoint], chosen: Place | None, current: Wort
             )
             ours = chosen is not None and (run, seed) == (chosen.run, chosen.seed)
             updates = np.array([item.update for item in line])
-            # what is not identified has no number, and leaves a gap
+            # a value that is not identified leaves a gap
             low, value, high = (_numbers(line, name) for name in ("low", "value", "high"))
             axes.plot(updates, value, "o-", color=ACCENT if ours else MUTED, markersize=3, alpha=1 if ours else 0.5)
             if ours and chosen is not None:
@@ -67,7 +67,7 @@ def checkpoints(items: Sequence[Checkpoint], chosen: Place | None, current: Wort
 
 
 def curves(items: Sequence[Curve], chosen: Place | None, percent: bool = False) -> str:
-    """One metric during learning, a line for each run and seed; the chosen checkpoint is marked."""
+    """One metric during learning, one line per run and seed; the chosen checkpoint is marked."""
 
     def draw(axes: Axes) -> None:
         for curve in items:
@@ -88,7 +88,7 @@ def curves(items: Sequence[Curve], chosen: Place | None, percent: bool = False) 
 
 
 def overlap(histogram: Histogram) -> str:
-    """How much more or less often the new policy takes what was logged."""
+    """How much more or less often the new policy takes the logged actions."""
 
     def draw(axes: Axes) -> None:
         edges = np.asarray(histogram.edges)
@@ -106,15 +106,15 @@ def overlap(histogram: Histogram) -> str:
 
 
 def tail(shares: Sequence[float]) -> str:
-    """Episodes from heaviest to lightest against the share of the weight they carry together."""
+    """Cumulative share of the weight over the episodes, heaviest first."""
 
     def draw(axes: Axes) -> None:
         ordered = np.sort(np.asarray(shares))[::-1]
         together = np.concatenate([[0], np.cumsum(ordered) / ordered.sum()])
-        people = np.linspace(0, 1, len(together))
-        axes.plot(people, people, color=CURRENT, linewidth=1.5, linestyle="--")
-        axes.plot(people, together, color=ACCENT, linewidth=2)
-        axes.fill_between(people, people, together, color=ACCENT, alpha=0.12, linewidth=0)
+        episodes = np.linspace(0, 1, len(together))
+        axes.plot(episodes, episodes, color=CURRENT, linewidth=1.5, linestyle="--")
+        axes.plot(episodes, together, color=ACCENT, linewidth=2)
+        axes.fill_between(episodes, episodes, together, color=ACCENT, alpha=0.12, linewidth=0)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1, decimals=0))
         axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="episodes, heaviest first", ylabel="share of the weight")
@@ -138,7 +138,7 @@ def calibration(points: Calibration) -> str:
 
 
 def action_map(content: ActionMap, which: str) -> str:
-    """The map of what was logged, or of what is proposed; `which` is the field's name."""
+    """The map of logged or of proposed actions; `which` is the name of the field."""
     colours = action_colours(content)
 
     def draw(axes: Axes) -> None:
@@ -159,7 +159,7 @@ def action_map(content: ActionMap, which: str) -> str:
 
 
 def action_colours(content: ActionMap) -> list[str]:
-    """A colour for each action: its own for those that stand most often on the maps, grey for the rest."""
+    """A colour for each action: its own for the most frequent ones on the maps, grey for the rest."""
     flat = [action for grid in (content.logged, content.proposed) for row in grid for action in row]
     counts = [flat.count(action) for action in range(len(content.actions))]
     own = sorted(sorted(range(len(counts)), key=lambda action: -counts[action])[: len(CATEGORY)])
@@ -181,7 +181,7 @@ def _updates(axes: Axes) -> None:
 
 
 def _thinned(curve: Curve) -> tuple[np.ndarray, np.ndarray]:
-    """Means over equal stretches, where there are more values than can be seen."""
+    """Means over equal stretches, if there are more values than can be seen."""
     updates, values = np.asarray(curve.updates, dtype=float), np.asarray(curve.values, dtype=float)
     if len(values) <= POINTS:
         return updates, values

@@ -1,4 +1,4 @@
-"""The report of a run folder: what the folder says of itself, and the files that the report is."""
+"""The report of a run folder: its content and its files."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from statewise.report.page import render
 DECISION, REPORT = "decision.json", "report.html"
 METRICS = ("value", "ratio_ess", "entropy")
 NO_ANSWER = (
-    "The policies of this run were learned but never evaluated on held-out episodes, so nothing is known of what they "
-    "are worth."
+    "The policies of this run were learned but never evaluated on held-out episodes, so nothing is known about what "
+    "they are worth."
 )
 
 
 def from_run(folder: RunFolder) -> ReportContent:
-    """The decision, where one was made, with the run's learning curves and manifest."""
+    """The decision, if there is one, with the run's learning curves and manifest."""
     path = folder.path / DECISION
     try:
         content = from_json(path.read_text(encoding="utf-8")) if path.is_file() else _undecided()
@@ -33,7 +33,7 @@ def from_run(folder: RunFolder) -> ReportContent:
 
 
 def write_report(folder: RunFolder, content: ReportContent) -> None:
-    """decision.json and, after it, report.html."""
+    """Writes decision.json, and after it report.html."""
     write_text(folder.path / DECISION, to_json(content))
     page = render(replace(content, manifest=folder.manifest(), folder=folder.path.name))
     write_text(folder.path / REPORT, page)
@@ -55,7 +55,7 @@ def curves_of(folder: RunFolder, run: str) -> tuple[Curve, ...]:
 
 
 def _curve(name: str, run: str, seed: int, values: np.ndarray) -> Curve:
-    known = np.flatnonzero(np.isfinite(values))  # NaN stands for what an algorithm does not have
+    known = np.flatnonzero(np.isfinite(values))  # NaN: the algorithm has no such metric
     return Curve(name, run, seed, tuple((known + 1).tolist()), tuple(values[known].tolist()))
 
 

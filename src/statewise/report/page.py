@@ -1,4 +1,4 @@
-"""The page: one file with everything in it, which opens without a network and reads from the answer down."""
+"""The page: one self-contained file that opens without a network, with the answer at the top."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from jinja2 import Environment, StrictUndefined
 
 from statewise.learning.runs import flattened
 from statewise.report.content import ReportContent
+from statewise.report.formatting import interval, number, one_decimal, percent, value
 from statewise.report.panels import all_panels, legend
-from statewise.report.words import interval, number, one_decimal, percent, value
 
-WORDS = {
+# CSS class, sign and headline of each answer
+ANSWERS = {
     "deploy": ("good", "✓", "Deploy the new policy"),
     "do not deploy": ("bad", "✕", "Do not deploy the new policy"),
     "collect more data": ("doubtful", "?", "Collect more data first"),
@@ -39,16 +40,15 @@ def render(content: ReportContent) -> str:
         "value": value,
     }
     template = environment.from_string((files("statewise.report") / "template.html").read_text(encoding="utf-8"))
-    kind, sign, words = WORDS[content.answer]
+    kind, sign, headline = ANSWERS[content.answer]
     return template.render(
         content=content,
         kind=kind,
         sign=sign,
-        words=words,
+        headline=headline,
         outcomes=OUTCOMES,
         roles=ROLES,
-        on_scale=[worth for worth in content.worths if worth.role != "gain"],
-        headline=[worth for worth in map(content.worth, ("current", "chosen", "gain")) if worth is not None],
+        tiles=[worth for worth in map(content.worth, ("current", "chosen", "gain")) if worth is not None],
         panels=all_panels(content),
         legend=legend(content.action_map),
         settings=flattened(content.settings or content.manifest.get("config") or {}),

@@ -1,4 +1,4 @@
-"""The figures of each section: title, picture, words for those who cannot see it, and a caption."""
+"""The figures of each section: title, picture, description for screen readers, and caption."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from statewise.report import figures
 from statewise.report.content import ActionMap, ReportContent
 from statewise.report.drawing import variable
-from statewise.report.words import number, percent, spoken
+from statewise.report.formatting import number, percent, spoken
 
-# title, what the curve says, whether it is a share of one
+# title, caption, whether it is a share between 0 and 1
 METRICS = {
-    "value": ("What the critic expects", "A training signal, no evidence: the answer does not rest on it.", False),
+    "value": ("What the critic expects", "A training signal, not evidence: the answer does not rest on it.", False),
     "ratio_ess": (
         "How many decisions still count",
         "When the new policy goes where the log has hardly been, few decisions carry all the weight.",
@@ -32,7 +32,7 @@ class Panel:
 
 
 def all_panels(content: ReportContent) -> dict[str, list[Panel]]:
-    """By section; a section without figures has an empty list."""
+    """The panels of each section; empty for a section without figures."""
     return {
         "worth": _worth_panel(content),
         "support": _support_panels(content),
@@ -45,13 +45,13 @@ def _worth_panel(content: ReportContent) -> list[Panel]:
     items = [worth for worth in content.worths if worth.role != "gain"]
     if not items:
         return []
-    told = "; ".join(f"{worth.name}: {spoken(worth)}" for worth in items)
+    alt = "; ".join(f"{worth.name}: {spoken(worth)}" for worth in items)
     caption = (
         f"Dots are estimates, bars are {percent(content.level)} intervals; a hollow dot has weak support. The shaded "
         "band is current practice."
     )
     svg = figures.worths(items, content.value_name)
-    return [Panel(f"{content.value_name[0].upper()}{content.value_name[1:]}", svg, told, caption)]
+    return [Panel(f"{content.value_name[0].upper()}{content.value_name[1:]}", svg, alt, caption)]
 
 
 def _support_panels(content: ReportContent) -> list[Panel]:
@@ -68,13 +68,15 @@ def _support_panels(content: ReportContent) -> list[Panel]:
     if content.weight_shares:
         tenth = _carried(content.weight_shares, 0.1)
         alt = f"The heaviest tenth of the episodes carries {percent(tenth)} of the weight; evenly spread, 10 %."
-        caption = "On the dashed line all episodes count alike. The further above it, the fewer carry the answer."
+        caption = "On the dashed line all episodes count equally. The further above it, the fewer carry the answer."
         panels.append(Panel("How evenly episodes count", figures.tail(content.weight_shares), alt, caption))
     if content.calibration is not None:
         pairs = zip(content.calibration.predicted, content.calibration.observed, strict=True)
         worst = max(abs(predicted - observed) for predicted, observed in pairs)
         alt = f"Estimated propensities against how often actions were taken; the largest gap is {percent(worst)}."
-        caption = "The log did not say how likely each action was; it was estimated. On the dashed line that is right."
+        caption = (
+            "The log does not say how likely each action was, so this was estimated. Dashed: estimates that are right."
+        )
         panels.append(
             Panel("Are the estimated propensities right?", figures.calibration(content.calibration), alt, caption)
         )
@@ -91,7 +93,7 @@ def _learning_panels(content: ReportContent) -> list[Panel]:
         alt = f"Estimated {content.value_name} of {len(content.checkpoints)} checkpoints, {span}.{place}"
         caption = (
             "Estimated on episodes kept apart for choosing, so the best one looks better here than it is: the answer "
-            "rests on others. Dashed: current practice. Gaps are not identified."
+            "rests on other episodes. Dashed: current practice. Gaps are not identified."
         )
         svg = figures.checkpoints(content.checkpoints, chosen, content.worth("current"))
         panels.append(Panel("Value of each checkpoint", svg, alt, caption))
@@ -105,40 +107,41 @@ def _learning_panels(content: ReportContent) -> list[Panel]:
 
 
 def _difference_panels(content: ReportContent) -> list[Panel]:
-    found = content.action_map
-    if found is None:
+    action_map = content.action_map
+    if action_map is None:
         return []
     pairs = [
         (logged, proposed)
-        for rows in zip(found.logged, found.proposed, strict=True)
+        for rows in zip(action_map.logged, action_map.proposed, strict=True)
         for logged, proposed in zip(*rows, strict=True)
         if logged is not None
     ]
     changed = sum(logged != proposed for logged, proposed in pairs)
-    over = f"over {found.x} and {found.y}" if found.y else f"over {found.x}"
+    over = f"over {action_map.x} and {action_map.y}" if action_map.y else f"over {action_map.x}"
     return [
         Panel(
             "What was done",
-            figures.action_map(found, "logged"),
+            figures.action_map(action_map, "logged"),
             f"Map of the action most often logged, {over}.",
             "The action most often taken in the log. Empty where there are too few decisions.",
         ),
         Panel(
             "What the new policy does",
-            figures.action_map(found, "proposed"),
+            figures.action_map(action_map, "proposed"),
             f"Map of the new policy's likeliest action, {over}; it differs in {changed} of {len(pairs)} cells.",
             f"Its likeliest action. It differs from the log in {changed} of {len(pairs)} cells.",
         ),
     ]
 
 
-def legend(found: ActionMap | None) -> list[tuple[str, str]]:
+def legend(action_map: ActionMap | None) -> list[tuple[str, str]]:
     """Each action on the maps and its colour."""
-    if found is None:
+    if action_map is None:
         return []
-    shown = {action for grid in (found.logged, found.proposed) for row in grid for action in row if action is not None}
-    colours = figures.action_colours(found)
-    return [(found.actions[action], variable(colours[action])) for action in sorted(shown)]
+    grids = (action_map.logged, action_map.proposed)
+    shown = {action for grid in grids for row in grid for action in row if action is not None}
+    colours = figures.action_colours(action_map)
+    return [(action_map.actions[action], variable(colours[action])) for action in sorted(shown)]
 
 
 def _carried(shares: tuple[float, ...], part: float) -> float:

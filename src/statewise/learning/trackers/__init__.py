@@ -1,5 +1,5 @@
-"""Where metrics go besides the run folder, one place a file.
+"""Where metrics go besides the run folder, one tracker per file.
 
-Each is made for a run folder and called after every stretch of updates with what `fit` tells its watcher. All read the
-folder, so that a run that goes on after an interruption is told whole.
+A tracker is made for a run folder and called after every stretch with the number of updates done. It reads the metrics
+from the folder, so that a run that is resumed after an interruption is tracked in full.
 """

@@ -1,4 +1,4 @@
-"""Metrics as Parquet: one row for each seed and update, one column a metric."""
+"""Metrics as Parquet: one row per seed and update, one column per metric."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statewise.learning.runs import RunFolder
 
 
 class ParquetTracker:
-    """Keeps RUN/metrics.parquet in step with the run."""
+    """Keeps RUN/metrics.parquet up to date with the run."""
 
     def __init__(self, folder: RunFolder):
         self.folder = folder
@@ -23,12 +23,12 @@ class ParquetTracker:
 
 
 def write_metrics(folder: RunFolder) -> None:
-    """Writes RUN/metrics.parquet, with all that the run has told so far."""
+    """Writes RUN/metrics.parquet, with all metrics so far."""
     write_frame(metrics_frame(folder), folder.path / "metrics.parquet")
 
 
 def metrics_frame(folder: RunFolder) -> pl.DataFrame:
-    """The run's metrics: `seed`, `update` (from 1), then the metrics by name; numbers that go with each part apart."""
+    """The run's metrics: `seed`, `update` (from 1), then the metrics by name, `finite` with a column per part."""
     metrics = folder.metrics()
     seeds = np.asarray(folder.manifest()["seeds"])
     updates = next(iter(metrics.values())).shape[1]

@@ -1,4 +1,4 @@
-"""Metrics as TensorBoard's event files, one run a seed."""
+"""Metrics as TensorBoard's event files, one TensorBoard run per seed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from statewise.learning.runs import RunFolder
 
 
 class TensorBoardTracker:
-    """Writes DIR/seed-<s>. A run that goes on tells its first updates again and has TensorBoard drop the old ones."""
+    """Writes DIR/seed-<s>. A resumed run writes its first updates again, and TensorBoard drops the old ones."""
 
     def __init__(self, folder: RunFolder, directory: str | Path):
-        self.folder, self.directory, self.told = folder, Path(directory), 0
+        self.folder, self.directory, self.written = folder, Path(directory), 0
         self.writers: dict[int, SummaryWriter] = {}
 
     def __call__(self, update: int) -> None:
@@ -22,11 +22,11 @@ class TensorBoardTracker:
         for i, seed in enumerate(self.folder.manifest()["seeds"]):
             writer = self._writer(seed)
             for name, values in metrics.items():
-                for step in range(self.told, values.shape[1]):
-                    # a wall time for each step would be made up: all that came together gets the time of its telling
+                for step in range(self.written, values.shape[1]):
+                    # the wall time of each step is unknown: all steps of a stretch get the time of writing
                     writer.add_scalar(name, float(values[i, step]), step + 1)
             writer.flush()
-        self.told = np.shape(next(iter(metrics.values())))[1]
+        self.written = np.shape(next(iter(metrics.values())))[1]
 
     def _writer(self, seed: int) -> SummaryWriter:
         if seed not in self.writers:

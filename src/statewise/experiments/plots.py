@@ -1,4 +1,4 @@
-"""A study's figure, as PNG and SVG: curves, differences, scatter, or the hard example's gradients."""
+"""A study's figure, as PNG and SVG: curves, differences, a scatter plot, or the hard example's gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from statewise.base.files import written_whole
 from statewise.experiments.study import Method, Study
 from statewise.experiments.tables import Tables
 
-# Okabe & Ito's colours, which the colour-blind can tell apart
+# Okabe & Ito's colours, which colour-blind readers can distinguish
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#444444")
 SETTINGS: dict[Any, Any] = {
     "font.size": 9,
@@ -27,15 +27,15 @@ SETTINGS: dict[Any, Any] = {
     "grid.linewidth": 0.6,
     "axes.axisbelow": True,
     "svg.fonttype": "none",
-    "svg.hashsalt": "statewise",  # the same values, the same bytes
+    "svg.hashsalt": "statewise",  # the same values give the same bytes
 }
 LINES = ("-", "--", "-.", ":")
 PANELS = ("default preset", "options", "paper preset")
-WIDE = 30.0  # scores that differ by such a factor are drawn on a logarithmic scale
+WIDE = 30.0  # scores that differ by more than this factor are drawn on a logarithmic scale
 
 
 def write_figure(study: Study, tables: Tables, out: Path) -> list[Path]:
-    """Draws the study's figure and says where it is."""
+    """Draws the study's figure; returns the files it wrote."""
     draw: dict[str, Callable[[Study, Tables], Figure]] = {
         "exact": _exact,
         "curves": _curves,
@@ -61,7 +61,7 @@ def _panels(rows: int, columns: int, width: float = 4.2, height: float = 3.1) ->
 
 
 def _colours(study: Study) -> dict[str, str]:
-    """A method and its variants have one colour; a preset or option is told by the panel or the line."""
+    """A method and its variants share a colour; panel and line style show the preset or option."""
     roots = list(dict.fromkeys(_root(method.name) for method in study.methods))
     return {method.name: COLOURS[roots.index(_root(method.name)) % len(COLOURS)] for method in study.methods}
 
@@ -71,10 +71,10 @@ def _root(name: str) -> str:
 
 
 def _curves(study: Study, tables: Tables) -> Figure:
-    """Mean and standard deviation over datasets at each checkpoint; a row a cell, a column a preset or its options."""
+    """Mean and standard deviation over datasets at each checkpoint; a row per cell, a column per preset or options."""
     runs, summary = tables.frames["runs"], tables.frames["summary"]
-    there = set(runs["method"])
-    columns = {name: [m for m in study.methods if m.name in there and _column(m) == name] for name in PANELS}
+    methods_run = set(runs["method"])
+    columns = {name: [m for m in study.methods if m.name in methods_run and _column(m) == name] for name in PANELS}
     columns = {name: methods for name, methods in columns.items() if methods}
     figure, axes = _panels(len(study.cells), len(columns))
     colours = _colours(study)
@@ -99,12 +99,12 @@ def _curves(study: Study, tables: Tables) -> Figure:
 
 
 def _column(method: Method) -> str:
-    """What is tried of a preset is drawn apart from it: ten curves in one panel tell nothing."""
+    """Variants of a preset get a panel of their own: ten curves in one would be unreadable."""
     return f"{method.group} preset" if "," not in method.name else "options"
 
 
 def _styles(names: list[str]) -> dict[str, Any]:
-    """A line style to each option, the same for every method that has it."""
+    """A line style for each option, the same for every method that has it."""
     options = list(dict.fromkeys(name.partition(", ")[2] for name in names))
     return {name: LINES[options.index(name.partition(", ")[2]) % len(LINES)] for name in names}
 
@@ -115,27 +115,27 @@ def _curve(axis: Axes, name: str, curve: pl.DataFrame, colour: str, style: Any, 
     updates, mean, least = (by_update[column].to_numpy() for column in ("update", "mean", "least"))
     deviation = by_update["deviation"].fill_null(0.0).to_numpy()
     axis.plot(updates, mean, color=colour, linestyle=style, label=name)
-    # no lower than the least run: where runs fall into two groups, mean − deviation is a score that none has
+    # no lower than the worst run: where runs fall into two groups, none may be as low as mean − deviation
     below = np.maximum(mean - deviation, least)
     axis.fill_between(updates, below, mean + deviation, color=colour, alpha=0.12, linewidth=0)
-    if updates[-1] < longest:  # shorter runs: where they ended, drawn on
+    if updates[-1] < longest:  # a shorter run: continue it at the level where it ended
         axis.plot(updates[-1], mean[-1], "o", color=colour, markersize=3)
         axis.plot([updates[-1], longest], [mean[-1]] * 2, color=colour, linestyle=":", linewidth=0.8)
 
 
 def _differences(study: Study, tables: Tables) -> Figure:
-    """The paired differences of the last iterates, a panel a domain."""
+    """The paired differences of the last iterates, a panel per domain."""
     pairs = tables.frames["pairs"].filter(pl.col("of") == "last iterate")
     domains = list(dict.fromkeys(cell.domain for cell in study.cells))
     figure, axes = _panels(len(domains), 1, width=7.0, height=2.4)
     for axis, domain in zip(axes[:, 0], domains, strict=True):
         names = [cell.name for cell in study.cells if cell.domain == domain]
         mine = pairs.filter(pl.col("cell").is_in(names))
-        for place, line in enumerate(mine.iter_rows(named=True)):
-            decided = line["low"] > 0 or line["high"] < 0
-            if np.isfinite(line["low"]):  # one pair has no interval
-                axis.plot([line["low"], line["high"]], [place] * 2, color=COLOURS[0], linewidth=1.5)
-            axis.plot(line["difference"], place, "o", color=COLOURS[0], markerfacecolor=None if decided else "white")
+        for place, pair in enumerate(mine.iter_rows(named=True)):
+            decided = pair["low"] > 0 or pair["high"] < 0
+            if np.isfinite(pair["low"]):  # a single pair has no interval
+                axis.plot([pair["low"], pair["high"]], [place] * 2, color=COLOURS[0], linewidth=1.5)
+            axis.plot(pair["difference"], place, "o", color=COLOURS[0], markerfacecolor=None if decided else "white")
         axis.axvline(0, color="#888888", linewidth=0.8)
         axis.set_yticks(range(len(mine)), mine["cell"].to_list())
         axis.invert_yaxis()
@@ -145,7 +145,7 @@ def _differences(study: Study, tables: Tables) -> Figure:
 
 
 def _scatter(study: Study, tables: Tables) -> Figure:
-    """Estimate against truth: a row a cell and method, a column an evaluation log."""
+    """Estimate against truth: a row per cell and method, a column per evaluation log."""
     table = tables.frames["checkpoints"]
     rows = [(cell, method) for cell in study.cells for method in study.methods]
     rows = [(c, m) for c, m in rows if len(table.filter(pl.col("cell") == c.name, pl.col("method") == m.name))]

@@ -1,4 +1,4 @@
-"""Slow copies: a network that follows another at a rate, to bootstrap from or to keep close to."""
+"""A network with a slow copy that follows it, to bootstrap from or to stay close to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from statewise.parts.learned import Learned, descend_once
 
 
 class Tracked(eqx.Module):
-    """A network as it is learned, and the slower one that its targets bootstrap from."""
+    """A network as it is learned, and the slow copy that its targets bootstrap from."""
 
     learned: Learned
     target: Any
@@ -25,7 +25,7 @@ class Tracked(eqx.Module):
 
 
 def follow(network: Any, slow: Any, rate: float) -> Any:
-    """θ̄ ← (1 − rate) θ̄ + rate θ; at rate 1 the slow network is the other itself."""
+    """θ̄ ← (1 − rate) θ̄ + rate θ; at rate 1 the copy is the network itself."""
     return optax.incremental_update(network, slow, rate)  # pyright: ignore[reportArgumentType, reportReturnType]
 
 
@@ -35,6 +35,6 @@ def descend_tracked(
     loss: Callable[[Network], Float[Array, ""]],
     rate: float,
 ) -> tuple[Tracked, Float[Array, ""]]:
-    """One step of the optimiser and one of the slow copy after it; returns the loss before them too."""
+    """One step of the optimiser, then one of the slow copy; also returns the loss before them."""
     learned, lost = descend_once(tracked.learned, optimiser, loss)
     return Tracked(learned, follow(learned.network, tracked.target, rate)), lost

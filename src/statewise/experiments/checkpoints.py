@@ -1,6 +1,6 @@
-"""Checkpoints judged on further logs, and which of them would be taken (figure 3).
+"""Checkpoints evaluated on further logs, and which of them would be chosen (figure 3).
 
-The paper judges by the state ratio alone; beside it stands the usual estimator, by which `select` chooses.
+The paper evaluates by the state ratio alone; the default estimator, by which `select` chooses, is recorded beside it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from statewise.domains import DOMAINS
 from statewise.experiments import records
 from statewise.experiments.logs import log_of
-from statewise.experiments.runner import Tell
+from statewise.experiments.runner import Notify
 from statewise.experiments.study import Cell, Method, Study
 from statewise.ope.estimators import USUAL
 from statewise.ope.evaluate import evaluate_all, prepare
@@ -26,8 +26,8 @@ def evaluation_path(out: Path, cell: Cell, method: Method, seed: int) -> Path:
     return out / "evaluations" / records.slug(cell.name) / records.slug(method.name) / f"{seed}.npz"
 
 
-def run(study: Study, out: Path, tell: Tell) -> None:
-    """Evaluates every checkpoint on each evaluation log; what is done already is not done again."""
+def evaluate(study: Study, out: Path, notify: Notify) -> None:
+    """Evaluates every checkpoint on each evaluation log; what is already done is not repeated."""
     for cell in study.cells:
         for seed in study.evaluation:
             left = [m for m in study.methods if not evaluation_path(out, cell, m, seed).is_file()]
@@ -42,10 +42,10 @@ def run(study: Study, out: Path, tell: Tell) -> None:
                     job = records.read(records.job_path(out, cell, method, run_seed))
                     policies = records.policies_of(job, data.observation_names)
                     for update, policy in list(zip(job["updates"], policies, strict=True))[1:]:  # not the clone
-                        told = evaluate_all(policy, ready, (USUAL, RATIO), level=LEVEL, draws=DRAWS)
-                        scores[run_seed, int(update)] = told[USUAL]
-                        by_ratio.append(told[RATIO].value)
-                place, told_apart, reason = best_of(scores, data, LEVEL)
+                        estimates = evaluate_all(policy, ready, (USUAL, RATIO), level=LEVEL, draws=DRAWS)
+                        scores[run_seed, int(update)] = estimates[USUAL]
+                        by_ratio.append(estimates[RATIO].value)
+                place, decisive, reason = best_of(scores, data, LEVEL)
                 arrays = {
                     "place": np.array(list(scores)),
                     "value": [one.value for one in scores.values()],
@@ -55,9 +55,9 @@ def run(study: Study, out: Path, tell: Tell) -> None:
                     "effective": [one.effective_sample_size for one in scores.values()],
                     "verdict": [one.verdict for one in scores.values()],
                     "chosen": place,
-                    "told_apart": told_apart,
+                    "decisive": decisive,
                     "reason": reason,
                     "fingerprint": data.fingerprint,
                 }
                 records.write(evaluation_path(out, cell, method, seed), arrays)
-                tell(f"{cell.name}, {method.name}, evaluation log {seed}: {len(scores)} checkpoints evaluated")
+                notify(f"{cell.name}, {method.name}, evaluation log {seed}: {len(scores)} checkpoints evaluated")

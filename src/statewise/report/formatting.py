@@ -1,4 +1,4 @@
-"""Numbers as a reader meets them."""
+"""Numbers as the report shows them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LARGE = {1e9: "billion", 1e6: "million"}
 
 
 def number(value: float | None, like: float | None = None) -> str:
-    """Three or four digits, as many behind the point as `like` would have; what is not known is said so."""
+    """Three or four digits, with as many decimals as `like` would have; None is not identified."""
     if value is None:
         return "not identified"
     size = abs(value if like is None else like)
@@ -22,29 +22,29 @@ def number(value: float | None, like: float | None = None) -> str:
 
 
 def percent(share: float) -> str:
-    """Three digits at most."""
+    """At most three digits."""
     return f"{100 * share:.3g} %"
 
 
 def one_decimal(share: float) -> str:
-    """As `percent`, for columns whose points should stand below each other."""
+    """Like `percent`, for columns whose decimal points should align."""
     return f"{100 * share:.1f} %"
 
 
 def value(worth: Worth) -> str:
-    """As precise as its interval."""
+    """The value, as precise as its interval."""
     return number(worth.value, _largest(worth))
 
 
 def interval(worth: Worth) -> str:
-    """Both ends; empty where there is none."""
+    """Both ends of the interval; empty if there is none."""
     if worth.low is None or worth.high is None:
         return ""
     return f"{number(worth.low, _largest(worth))} to {number(worth.high, _largest(worth))}"
 
 
 def spoken(worth: Worth) -> str:
-    """Value and interval as one would say them."""
+    """Value and interval, to be read aloud."""
     between = interval(worth)
     return value(worth) + (f", between {between.replace(' to ', ' and ')}" if between else "")
 

@@ -1,4 +1,4 @@
-"""A decision and what led to it, as what the report says."""
+"""From a decision and the evidence for it to the content of a report."""
 
 from __future__ import annotations
 
@@ -11,26 +11,35 @@ from statewise.data.dataset import Dataset
 from statewise.ope.estimate import Estimate
 from statewise.ope.gate import Decision
 from statewise.ope.select import Selection
-from statewise.report import content as page
 from statewise.report.compare import action_map, agreement
-from statewise.report.content import Calibration, Carrier, Checkpoint, Curve, Histogram, Place, ReportContent
+from statewise.report.content import (
+    Calibration,
+    Carrier,
+    Checkpoint,
+    Curve,
+    Histogram,
+    Place,
+    ReportContent,
+    Role,
+    Worth,
+)
 
 NAMES = {"opposd": "OPPOSD", "offpac": "Off-PAC", "behaviour-cloning": "the cloned behaviour"}
-SHOWN = 500  # shares of the weight; more could not be told apart in a picture
-EDGES = np.geomspace(0.02, 50, 31)  # of π/μ; what lies beyond counts at the ends
+SHOWN = 500  # shares of the weight; more could not be distinguished in a figure
+EDGES = np.geomspace(0.02, 50, 31)  # of π/μ; values beyond them count in the outermost bins
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """The best policy that one algorithm came to."""
+    """The best policy of one algorithm."""
 
     algorithm: str
     selection: Selection
-    estimate: Estimate  # on the judging episodes
+    estimate: Estimate  # on the evaluation episodes
     chosen: bool
 
 
-def decided(
+def from_decision(
     decision: Decision,
     candidates: tuple[Candidate, ...],
     *,
@@ -64,7 +73,7 @@ def decided(
     )
 
 
-def _worths(decision: Decision, candidates: tuple[Candidate, ...]) -> tuple[page.Worth, ...]:
+def _worths(decision: Decision, candidates: tuple[Candidate, ...]) -> tuple[Worth, ...]:
     rows = [_worth("current practice", "current", decision.baseline)]
     for one in candidates:
         name = NAMES.get(one.algorithm, one.algorithm)
@@ -74,33 +83,33 @@ def _worths(decision: Decision, candidates: tuple[Candidate, ...]) -> tuple[page
             rows.append(_worth(name, "other", one.estimate))
     if decision.estimate.identified:
         gain = decision.difference, decision.low, decision.high
-        rows.append(page.Worth("gain", "gain", decision.estimate.verdict, decision.estimate.estimator, *gain))
+        rows.append(Worth("gain", "gain", decision.estimate.verdict, decision.estimate.estimator, *gain))
     return tuple(rows)
 
 
-def _worth(name: str, role: page.Role, estimate: Estimate) -> page.Worth:
-    return replace(page.Worth.of(name, role, estimate), reason=_sentence(estimate.reason))
+def _worth(name: str, role: Role, estimate: Estimate) -> Worth:
+    return replace(Worth.of(name, role, estimate), reason=_sentence(estimate.reason))
 
 
-def _overlap(judged: Dataset, policy: Any) -> Histogram:
-    assert judged.propensities is not None
-    taken = policy.probabilities(judged.observations, judged.legal)[np.arange(len(judged)), judged.actions]
-    counts = np.histogram(np.clip(taken / judged.propensities, EDGES[0], EDGES[-1]), EDGES)[0]
+def _overlap(judging: Dataset, policy: Any) -> Histogram:
+    assert judging.propensities is not None
+    taken = policy.probabilities(judging.observations, judging.legal)[np.arange(len(judging)), judging.actions]
+    counts = np.histogram(np.clip(taken / judging.propensities, EDGES[0], EDGES[-1]), EDGES)[0]
     return Histogram(tuple(EDGES.tolist()), tuple((counts / counts.sum()).tolist()))
 
 
 def _shares(estimate: Estimate) -> tuple[float, ...]:
-    """Each episode's share of the weight, the heaviest first; where there are many, of neighbours together."""
+    """Each episode's share of the weight, heaviest first; where there are many, neighbours are summed."""
     ordered = np.sort(estimate.shares)[::-1]
     if not ordered.sum() > 0:
         return ()
     return tuple(float(part.sum()) for part in np.array_split(ordered, min(len(ordered), SHOWN)))
 
 
-def _calibration(judge: Dataset) -> Calibration | None:
-    if judge.estimated is None:
+def _calibration(judging: Dataset) -> Calibration | None:
+    if judging.estimated is None:
         return None
-    bins = judge.estimated.calibration.reliability
+    bins = judging.estimated.calibration.reliability
     return Calibration(
         tuple(one.predicted for one in bins),
         tuple(one.observed for one in bins),
@@ -116,16 +125,16 @@ def _checkpoints(candidate: Candidate) -> list[Checkpoint]:
     return rows
 
 
-def _carriers(estimate: Estimate, judged: Dataset) -> tuple[Carrier, ...]:
-    returns = dict(zip(map(str, judged.episode_ids), judged.returns(estimate.discount), strict=True))
+def _carriers(estimate: Estimate, judging: Dataset) -> tuple[Carrier, ...]:
+    returns = dict(zip(map(str, judging.episode_ids), judging.returns(estimate.discount), strict=True))
     carriers = estimate.diagnostics.carriers
     return tuple(Carrier(str(episode), share, float(returns[str(episode)])) for episode, share in carriers)
 
 
-def _notes(best: Candidate, judge: Dataset) -> tuple[str, ...]:
+def _notes(best: Candidate, judging: Dataset) -> tuple[str, ...]:
     notes = [_sentence(f"how the policy was chosen: {best.selection.reason}")]
-    if judge.estimated is not None:
-        notes.append(judge.estimated.summary)
+    if judging.estimated is not None:
+        notes.append(judging.estimated.summary)
     return tuple(notes)
 
 
@@ -133,5 +142,5 @@ def _value_name(estimate: Estimate) -> str:
     return "return of an episode" if estimate.discount == 1 else f"return of an episode (γ = {estimate.discount:g})"
 
 
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:].rstrip(".") + "."
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".") + "."

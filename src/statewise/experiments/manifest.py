@@ -1,0 +1,64 @@
+"""manifest.json: everything needed to compute a study's numbers again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from statewise.base.files import write_text
+from statewise.experiments import provenance, records
+from statewise.experiments.study import Cell, Study
+from statewise.learning.runs import RunError
+
+
+def begin(out: Path, study: Study) -> None:
+    """Refuses a folder that cannot be written or holds another study, before anything is computed."""
+    out.mkdir(parents=True, exist_ok=True)
+    known = read(out)
+    for name in ("name", "quick"):
+        if known is not None and known["study"][name] != getattr(study, name):
+            what = "another study" if name == "name" else "a quick run" if known["study"]["quick"] else "a full run"
+            raise RunError(f"{out}: it holds {what}; choose another folder")
+    write(out, study)
+
+
+def read(out: Path) -> dict[str, Any] | None:
+    """The manifest of a folder; None where there is none."""
+    path = out / "manifest.json"
+    if not path.is_file():
+        return None
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        return manifest if "study" in manifest else None
+    except ValueError as error:
+        raise RunError(f"{path}: it is damaged ({error})") from error
+
+
+def write(out: Path, study: Study) -> None:
+    """Writes what is known by now; the settings of methods that ran here earlier are kept."""
+    settings = {
+        cell.name: {method.name: asdict(study.config(cell, method)) for method in study.methods} for cell in study.cells
+    }
+    earlier = read(out) or {}
+    manifest = {
+        "study": asdict(study),
+        "settings": _merged(earlier.get("settings", {}), settings),
+        "data": {cell.name: _fingerprints(out, cell) for cell in study.cells},
+        "commit": provenance.commit(),
+        **provenance.machine(),
+    }
+    write_text(out / "manifest.json", json.dumps(manifest, indent=2, default=str))
+
+
+def _fingerprints(out: Path, cell: Cell) -> dict[str, str]:
+    """Of the logs that were learned from or evaluated on, by seed."""
+    paths = sorted(records.log_path(out, cell, 0).parent.glob("*.npz"), key=lambda path: int(path.stem))
+    return {path.stem: str(records.read(path)["fingerprint"]) for path in paths}
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """A study may be run a few methods at a time."""
+    return {name: {**old.get(name, {}), **new.get(name, {})} for name in {**old, **new}}
