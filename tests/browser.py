@@ -10,12 +10,24 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import websocket
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WHY_NOT = "no Chromium on this machine: apt-get install chromium"
+PATIENCE = 600  # seconds; only a browser that hangs takes so long, however busy the machine is
+
+
+def until(happened: Callable[[], Any]) -> Any:
+    """Waits for something to become true, and gives it back."""
+    end = time.monotonic() + PATIENCE
+    while not (what := happened()):
+        assert time.monotonic() < end, "the browser hangs"
+        time.sleep(0.05)
+    return what
 
 
 class Browser:
@@ -32,17 +44,13 @@ class Browser:
         self.numbers = itertools.count(1)
         self.requests: list[str] = []
         self.complaints: list[str] = []
-        self.socket = websocket.create_connection(self._address(), timeout=30, suppress_origin=True)
+        self.socket = websocket.create_connection(self._address(), timeout=PATIENCE, suppress_origin=True)
         for domain in ("Page", "Network", "Runtime", "Log"):
             self.send(f"{domain}.enable")
 
     def _address(self) -> str:
         port_file = Path(self.profile.name) / "DevToolsActivePort"
-        for _ in range(300):
-            if port_file.is_file() and len(port_file.read_text().splitlines()) == 2:
-                break
-            time.sleep(0.1)
-        port = port_file.read_text().splitlines()[0]
+        port, _ = until(lambda: port_file.is_file() and len(lines := port_file.read_text().splitlines()) == 2 and lines)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list") as answer:
             pages = [page for page in json.load(answer) if page["type"] == "page"]
         return pages[0]["webSocketDebuggerUrl"]
@@ -72,12 +80,9 @@ class Browser:
     def open(self, path: Path) -> None:
         self.requests.clear()
         self.complaints.clear()
-        self.send("Page.navigate", url=path.resolve().as_uri())
-        for _ in range(300):
-            if self.ask("document.readyState") == "complete" and "about:" not in self.ask("location.href"):
-                return
-            time.sleep(0.05)
-        raise AssertionError(f"{path} did not load")
+        address = path.resolve().as_uri()
+        self.send("Page.navigate", url=address)
+        until(lambda: self.ask("location.href") == address and self.ask("document.readyState") == "complete")
 
     def ask(self, expression: str):
         answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
@@ -100,5 +105,5 @@ class Browser:
     def close(self) -> None:
         self.socket.close()
         self.process.terminate()
-        self.process.wait(timeout=10)
+        self.process.wait()
         self.profile.cleanup()

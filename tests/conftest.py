@@ -1,6 +1,8 @@
 """Every test run checks the shapes written in the signatures, and keeps compiled programs between runs."""
 
 import os
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,8 +11,18 @@ import pytest
 from jaxtyping import install_import_hook
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".cache" / "jax"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")
+# Programs are compiled quickly rather than well: in tests that takes far longer than to run them.
+QUICK_TO_COMPILE = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+if "XLA_FLAGS" not in os.environ:
+    # an XLA that no longer knows a flag ends the process: asked in another one
+    start = "from jaxlib import xla_client; xla_client.make_cpu_client()"
+    asked = subprocess.run(
+        [sys.executable, "-c", start], env=os.environ | {"XLA_FLAGS": QUICK_TO_COMPILE}, capture_output=True
+    )
+    if asked.returncode == 0:
+        os.environ["XLA_FLAGS"] = QUICK_TO_COMPILE
 
 install_import_hook(["statewise", "actor_critic"], "beartype.beartype")
 

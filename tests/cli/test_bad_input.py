@@ -315,7 +315,7 @@ def test_control_c_within_a_callback_is_not_lost(place, told, monkeypatch):
     def wait(*_, **__):
         gc.callbacks.append(stop)
         gc.collect()
-        for _ in range(1000):
+        for _ in range(60_000):  # an interruption that comes ends it at once, one that is lost after ten minutes
             time.sleep(0.01)
 
     monkeypatch.setattr("statewise.cli.inspect.read", wait)

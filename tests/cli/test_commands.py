@@ -7,8 +7,10 @@ import sys
 import polars as pl
 import pytest
 
+import small
 from logs import make
-from processes import statewise
+from processes import statewise as in_own_process
+from processes import statewise_here as statewise
 from statewise.policies.network import Policy
 
 
@@ -20,7 +22,7 @@ def log(tmp_path):
 
 
 def test_inspect_tells_what_a_log_holds(log):
-    out = statewise("inspect", log)
+    out = in_own_process("inspect", log)
     assert out.returncode == 0
     assert "✓ log.parquet can be used" in out.stdout
     assert "3 of 2 units" in out.stdout
@@ -42,7 +44,7 @@ def test_faults_end_with_exit_code_2_and_no_traceback(tmp_path):
     (tmp_path / "bad.csv").write_text(
         "episode,step,obs_a,action,reward,propensity,terminated\n1,0,1,0,1,0,0\n1,1,2,1.5,1,0.5,1\n"
     )
-    out = statewise("inspect", tmp_path / "bad.csv")
+    out = in_own_process("inspect", tmp_path / "bad.csv")
     assert out.returncode == 2
     assert "cannot be used: 2 faults" in out.stdout
     assert "propensity: 1 row is 0 or less (line 2)" in out.stdout
@@ -92,8 +94,8 @@ def test_every_command_has_help_with_an_example():
 
 
 def test_the_same_seed_gives_the_same_file(tmp_path):
-    for name in ("a", "b"):
-        out = statewise("collect", "cartpole", "--episodes", 70, "--seed", 3, "--out", tmp_path / f"{name}.parquet")
+    for name, run in (("a", in_own_process), ("b", statewise)):
+        out = run("collect", "cartpole", "--episodes", 70, "--seed", 3, "--out", tmp_path / f"{name}.parquet")
         assert out.returncode == 0, out.stderr
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     other = statewise("collect", "cartpole", "--episodes", 70, "--seed", 4, "--out", tmp_path / "c.csv", "--json")
@@ -128,8 +130,9 @@ def test_help_does_not_wait_for_jax():
     assert out.stdout.strip().endswith("False")
 
 
-def test_fit_and_score_a_small_run(tmp_path):
+def test_fit_and_score_a_small_run(tmp_path, monkeypatch):
     """A few updates from log to curve; a second call finds the run finished and changes nothing."""
+    small.defaults(monkeypatch)
     statewise("collect", "cartpole", "--episodes", 30, "--out", tmp_path / "log.parquet")
     arguments = ("fit", tmp_path / "log.parquet", "--updates", 4, "--seeds", 2, "--checkpoint-every", 2)
     first = statewise(*arguments, "--out", tmp_path / "run", "--json")

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import statewise as sw
@@ -61,7 +61,7 @@ def test_it_prints_its_shapes():
     assert "1 terminated, 1 truncated" in text
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=30, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     lengths=st.lists(st.integers(1, 6), min_size=3, max_size=20),
     fractions=st.sampled_from([(0.7,), (0.5,), (0.1,), (0.95,), (0.5, 0.25), (0.34, 0.33)]),

@@ -1,7 +1,7 @@
 """Commands and snippets in README and docs are run as they stand; what is shown of their output is what they print.
 
-The README's commands run as a reader would run them. Those of the other pages run in this process, which spares each of
-them the wait for JAX, one page after the other in the folder that the README left.
+All run in this process, which spares each of them the wait for JAX, and with small networks, since nothing is asked of
+what they learn: the README first, then one page after the other in the folder that it left.
 """
 
 import contextlib
@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
+import small
 import statewise as sw
-import statewise.cli
+from processes import statewise_here
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -35,38 +36,33 @@ def blocks(text: str, language: str) -> list[str]:
     return [found["text"] for found in BLOCK.finditer(text) if found["language"] == language]
 
 
+def command(line: str) -> str:
+    """What a command prints, which must not fail."""
+    first, *arguments = shlex.split(line)
+    assert first == "statewise", line
+    done = statewise_here(*arguments)
+    assert done.returncode == 0, f"{line}: {done.stderr}"
+    return done.stdout
+
+
+def snippet(text: str, page: str, names: dict) -> str:
+    """What Python prints; a page's snippets share their `names`, as a reader would type them one after the other."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()) as out:
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", module="minari")  # it asks for an author and a licence
+        exec(compile(text, page, "exec"), names)
+    return out.getvalue()
+
+
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
-    """Runs the README's shell commands in order, in an empty folder."""
+    """Runs the README's shell commands in order, in an empty folder: the folder, and what each command printed."""
     folder = tmp_path_factory.mktemp("readme")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    outputs = {}
-    for line in "".join(blocks(README, "sh")).splitlines():
-        done = subprocess.run(
-            line, shell=True, cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": path}
-        )
-        assert done.returncode == 0, f"{line}: {done.stderr}"
-        outputs[line] = done.stdout
-    return folder, outputs
-
-
-def test_shown_output_is_what_is_printed(session):
-    _, outputs = session
-    (shown,) = re.findall(r"<!-- inspect -->\n```text\n(.*?)```", README, flags=re.S)
-    assert outputs["statewise inspect cartpole.parquet"].split() == shown.split()
-
-
-def test_python_snippets_run(session):
-    """One after the other, as a reader would type them."""
-    folder, _ = session
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "".join(blocks(README, "python"))],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Dataset: 350 episodes" in done.stdout
+    with pytest.MonkeyPatch.context() as patch:
+        small.defaults(patch)
+        with contextlib.chdir(folder):
+            outputs = {line: command(line) for line in "".join(blocks(README, "sh")).splitlines()}
+        yield folder, outputs
 
 
 @pytest.fixture
@@ -75,16 +71,26 @@ def apart(session, monkeypatch):
     for registry in (sw.ALGORITHMS, sw.ESTIMATORS, sw.MEASURES, sw.DOMAINS, sw.FORMATS):
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     monkeypatch.syspath_prepend(session[0])
+    monkeypatch.chdir(session[0])
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(session[0] / "minari"))
     yield
     for name, module in list(sys.modules.items()):
         if Path(getattr(module, "__file__", None) or "").parent == session[0]:
             del sys.modules[name]
 
 
+def test_shown_output_is_what_is_printed(session):
+    _, outputs = session
+    (shown,) = re.findall(r"<!-- inspect -->\n```text\n(.*?)```", README, flags=re.S)
+    assert outputs["statewise inspect cartpole.parquet"].split() == shown.split()
+
+
+def test_python_snippets_run(session, apart):
+    assert "Dataset: 350 episodes" in snippet("".join(blocks(README, "python")), "README.md", {})
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_pages_run(page, session, apart, monkeypatch):
-    monkeypatch.chdir(session[0])
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(session[0] / "minari"))
+def test_pages_run(page, session, apart):
     names: dict = {"__name__": "__main__"}
     left_out = []
     for block in BLOCK.finditer((ROOT / "docs" / f"{page}.md").read_text()):
@@ -93,32 +99,15 @@ def test_pages_run(page, session, apart, monkeypatch):
         elif block["file"]:
             (session[0] / block["file"]).write_text(block["text"])
         elif block["language"] == "python":
-            with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-                warnings.filterwarnings("ignore", category=DeprecationWarning)
-                warnings.filterwarnings("ignore", module="minari")  # it asks for an author and a licence
-                exec(compile(block["text"], f"{page}.md", "exec"), names)
+            snippet(block["text"], f"{page}.md", names)
         elif block["language"] == "sh":
             for line in block["text"].splitlines():
                 if line not in session[1]:  # the README ran the very same in this folder
-                    command(line, monkeypatch)
+                    command(line)
         else:
             assert block["language"] in ("text", "toml"), f"{page}: a block of {block['language']} is not run"
     if left_out:
         pytest.skip(f"all of it ran but the snippet that needs {', '.join(left_out)}")
-
-
-def command(line: str, monkeypatch) -> None:
-    first, *arguments = shlex.split(line)
-    assert first == "statewise", line
-    monkeypatch.setattr("sys.argv", ["statewise", *arguments])
-    told = io.StringIO()
-    with (
-        pytest.raises(SystemExit) as ended,
-        contextlib.redirect_stdout(told),
-        contextlib.redirect_stderr(told),
-    ):
-        statewise.cli.main()
-    assert not ended.value.code, f"{line}: {told.getvalue()}"
 
 
 def test_every_page_is_run_or_made_from_the_code():

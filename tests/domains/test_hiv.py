@@ -47,7 +47,8 @@ def trajectory(actions):
 @pytest.fixture(scope="module")
 def simulate():
     """Sequences of actions, 64 at a time so that one compiled program serves every test."""
-    compiled = in_float64(jax.jit(jax.vmap(trajectory)))
+    # run for long, and so worth compiling well, other than most programs of the tests
+    compiled = in_float64(jax.jit(jax.vmap(trajectory), compiler_options={"xla_backend_optimization_level": 3}))
 
     def run(actions):
         count = len(actions)

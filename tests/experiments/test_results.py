@@ -1,65 +1,129 @@
 """The numbers in the text of docs/results.md are those of its tables."""
 
-import re
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
-TEXT = PAGE.read_text(encoding="utf-8").split("<!-- hard-example -->")[0]
+TEXT = " ".join(PAGE.read_text(encoding="utf-8").split("<!-- hard-example -->")[0].split())
 
-# study, cell, method, what of the summary, digits
-MEANS = [
-    ("cartpole", "cartpole", "OPPOSD", "last_mean", 1),
-    ("cartpole", "cartpole", "OPPOSD", "last_least", 0),
-    ("cartpole", "cartpole", "Off-PAC", "last_mean", 1),
-    ("cartpole", "cartpole", "Off-PAC", "last_least", 0),
-    ("cartpole", "cartpole", "OPPOSD (paper)", "last_mean", 0),
-    ("cartpole", "cartpole", "Off-PAC (paper)", "last_mean", 0),
-    ("cartpole", "cartpole", "CQL", "last_mean", 1),
-    ("cartpole", "cartpole", "SAC", "last_mean", 1),
-    ("hiv", "hiv", "OPPOSD", "last_mean", 2),
-    ("hiv", "hiv", "Off-PAC", "last_mean", 2),
-    ("hiv", "hiv", "OPPOSD", "behaviour", 3),
-    ("hiv", "hiv-weak", "OPPOSD", "last_mean", 2),
-    ("hiv", "hiv-weak", "OPPOSD", "best_mean_of_the_curve", 1),
-    ("hiv", "hiv-weak", "Off-PAC", "last_mean", 2),
-    ("hiv", "hiv-weak", "OPPOSD, slow actor", "last_mean", 2),
-    ("hiv", "hiv-weak", "Off-PAC, slow actor", "last_mean", 2),
-    ("hiv-variants", "hiv", "discounted ratio", "last_mean", 2),
-    ("hiv-variants", "hiv", "full", "last_mean", 2),
-    ("hiv-variants", "hiv", "average", "last_mean", 2),
-    ("where-it-matters", "hard example, aliased", "OPPOSD", "last_mean", 2),
-    ("where-it-matters", "hard example, aliased", "Off-PAC", "last_mean", 2),
-    ("where-it-matters", "CartPole, behaviour farther", "OPPOSD", "last_mean", 0),
-    ("where-it-matters", "CartPole, behaviour farther", "Off-PAC", "last_mean", 0),
-    ("where-it-matters", "CartPole, linear", "OPPOSD", "last_mean", 0),
-    ("where-it-matters", "CartPole, linear", "Off-PAC", "last_mean", 0),
-    ("where-it-matters", "CartPole, full network", "OPPOSD", "last_mean", 0),
-    ("where-it-matters", "CartPole, full network", "Off-PAC", "last_mean", 0),
-    ("where-it-matters", "CartPole, 50 episodes", "OPPOSD", "last_mean", 0),
-    ("where-it-matters", "CartPole, 50 episodes", "Off-PAC", "last_mean", 0),
-    ("where-it-matters", "CartPole, 150 episodes", "OPPOSD", "last_mean", 0),
-    ("where-it-matters", "CartPole, 150 episodes", "Off-PAC", "last_mean", 0),
+
+def of(column: str, digits: int, *methods: str) -> list[tuple[str, str, int]]:
+    """Gaps that hold the same of several methods, in the order in which the sentence names them."""
+    return [(method, column, digits) for method in methods]
+
+
+# study, cell, a sentence of the page with gaps for its numbers, and of each gap: method, what of its summary, digits
+SAID = [
+    (
+        "where-it-matters",
+        "hard example, aliased",
+        "OPPOSD comes to {} of 1 and Off-PAC to {};",
+        of("last_mean", 2, "OPPOSD", "Off-PAC"),
+    ),
+    ("where-it-matters", "hard example, full network", "both come to {}.", of("last_mean", 2, "OPPOSD")),
+    ("where-it-matters", "hard example, full network", "both come to {}.", of("last_mean", 2, "Off-PAC")),
+    (
+        "where-it-matters",
+        "CartPole, linear",
+        "learns to balance for {} of 200 steps by OPPOSD, in each of ten runs, and for {} by Off-PAC.",
+        of("last_mean", 0, "OPPOSD", "Off-PAC"),
+    ),
+    (
+        "where-it-matters",
+        "CartPole, full network",
+        "it is {} against {} from 500 episodes,",
+        of("last_mean", 0, "OPPOSD", "Off-PAC"),
+    ),
+    (
+        "where-it-matters",
+        "CartPole, 150 episodes",
+        "{} against {} from 150 and",
+        of("last_mean", 0, "OPPOSD", "Off-PAC"),
+    ),
+    ("where-it-matters", "CartPole, 50 episodes", "{} against {} from 50,", of("last_mean", 0, "OPPOSD", "Off-PAC")),
+    (
+        "where-it-matters",
+        "CartPole, behaviour farther",
+        "From one that leans the other way it is {} against {}.",
+        of("last_mean", 0, "OPPOSD", "Off-PAC"),
+    ),
+    (
+        "cartpole",
+        "cartpole",
+        "The last policies of OPPOSD balance for {} steps (least {}), Off-PAC's for {} (least {});",
+        [
+            *of("last_mean", 1, "OPPOSD"),
+            *of("last_least", 0, "OPPOSD"),
+            *of("last_mean", 1, "Off-PAC"),
+            *of("last_least", 0, "Off-PAC"),
+        ],
+    ),
+    (
+        "cartpole",
+        "cartpole",
+        "both learn fast and then fall back, to {} and {},",
+        of("last_mean", 0, "OPPOSD (paper)", "Off-PAC (paper)"),
+    ),
+    ("cartpole", "cartpole", "CQL does as well ({});", of("last_mean", 1, "CQL")),
+    ("cartpole", "cartpole", "SAC is fastest, and ends at {}.", of("last_mean", 1, "SAC")),
+    (
+        "hiv",
+        "hiv",
+        "OPPOSD ends at {} and Off-PAC at {}, about fifty times the behaviour's {},",
+        [*of("last_mean", 2, "OPPOSD", "Off-PAC"), *of("behaviour", 3, "OPPOSD")],
+    ),
+    (
+        "hiv",
+        "hiv-weak",
+        "Off-PAC wins at the default rate of the actor ({} against {})",
+        of("last_mean", 2, "Off-PAC", "OPPOSD"),
+    ),
+    (
+        "hiv",
+        "hiv-weak",
+        "and OPPOSD at a third of it ({} against {}, ten of ten runs):",
+        of("last_mean", 2, "OPPOSD, slow actor", "Off-PAC, slow actor"),
+    ),
+    (
+        "hiv",
+        "hiv-weak",
+        "OPPOSD climbs faster, is at its best ({} on average)",
+        of("best_mean_of_the_curve", 1, "OPPOSD"),
+    ),
+    (
+        "hiv-variants",
+        "hiv",
+        "(`discounted-ratio`, our default) ends at {}, the gradient to the letter (`full`) at {}, `average` at {};",
+        of("last_mean", 2, "discounted ratio", "full", "average"),
+    ),
 ]
-# study, cell, first, second, does the interval of the last iterates' difference lie above 0, below, or around it
+# study, cell, first, second, whether the interval of the last iterates' difference lies above 0, below, or around it,
+# and what the page says of it, with gaps for the difference and its interval where it tells them
 DECIDED = [
-    ("cartpole", "cartpole", "OPPOSD", "Off-PAC", 1),
-    ("cartpole", "cartpole", "OPPOSD (paper)", "Off-PAC (paper)", 0),
-    ("hiv", "hiv", "OPPOSD", "Off-PAC", 0),
-    ("hiv", "hiv-weak", "OPPOSD", "Off-PAC", -1),
-    ("hiv", "hiv-weak", "OPPOSD, slow actor", "Off-PAC, slow actor", 1),
-    ("hiv", "hiv", "OPPOSD, no anchor", "Off-PAC, no anchor", 1),
-    ("hiv-variants", "hiv", "discounted ratio", "full", 1),
-    ("hiv-variants", "hiv-weak", "discounted ratio", "full", 0),
-    ("hiv-variants", "hiv-weak", "discounted ratio", "average", 0),
-    ("where-it-matters", "hard example, aliased", "OPPOSD", "Off-PAC", 1),
-    ("where-it-matters", "CartPole, linear", "OPPOSD", "Off-PAC", 1),
-    ("where-it-matters", "CartPole, full network", "OPPOSD", "Off-PAC", 1),
-    ("where-it-matters", "CartPole, 150 episodes", "OPPOSD", "Off-PAC", 1),
-    ("where-it-matters", "CartPole, 50 episodes", "OPPOSD", "Off-PAC", 1),
-    ("where-it-matters", "CartPole, sees the angle alone", "OPPOSD", "Off-PAC", 0),
+    ("cartpole", "cartpole", "OPPOSD", "Off-PAC", 1, "the paired difference is {} ({} to {})."),
+    ("cartpole", "cartpole", "OPPOSD (paper)", "Off-PAC (paper)", 0, "to 180 and 187, and cannot be told apart."),
+    ("hiv", "hiv", "OPPOSD", "Off-PAC", 0, "about fifty times the behaviour's 0.153, and cannot be told apart."),
+    ("hiv", "hiv-weak", "Off-PAC", "OPPOSD", 1, "On `hiv-weak` Off-PAC wins at the default rate"),
+    ("hiv", "hiv-weak", "OPPOSD, slow actor", "Off-PAC, slow actor", 1, "and OPPOSD at a third of it"),
+    (
+        "hiv",
+        "hiv",
+        "OPPOSD, no anchor",
+        "Off-PAC, no anchor",
+        1,
+        "the state correction then decides: {} more ({} to {}).",
+    ),
+    ("hiv-variants", "hiv", "discounted ratio", "full", 1, "ends at 7.55, the gradient to the letter (`full`) at 6.82"),
+    ("hiv-variants", "hiv-weak", "discounted ratio", "full", 0, "on `hiv-weak` they cannot be told apart."),
+    ("hiv-variants", "hiv-weak", "discounted ratio", "average", 0, "on `hiv-weak` they cannot be told apart."),
+    ("where-it-matters", "hard example, aliased", "OPPOSD", "Off-PAC", 1, "OPPOSD comes to 0.98 of 1"),
+    ("where-it-matters", "CartPole, linear", "OPPOSD", "Off-PAC", 1, "The state correction decides where the policy"),
+    ("where-it-matters", "CartPole, full network", "OPPOSD", "Off-PAC", 1, "from 50, each beyond chance."),
+    ("where-it-matters", "CartPole, 150 episodes", "OPPOSD", "Off-PAC", 1, "from 50, each beyond chance."),
+    ("where-it-matters", "CartPole, 50 episodes", "OPPOSD", "Off-PAC", 1, "from 50, each beyond chance."),
+    ("where-it-matters", "CartPole, sees the angle alone", "OPPOSD", "Off-PAC", 0, "there is no difference;"),
 ]
 
 
@@ -67,17 +131,46 @@ def table(study: str, name: str) -> pl.DataFrame:
     return pl.read_parquet(PAGE.parent / "results" / study / f"{name}.parquet")
 
 
-@pytest.mark.parametrize(("study", "cell", "method", "column", "digits"), MEANS)
-def test_a_number_in_the_words_is_in_the_table(study, cell, method, column, digits):
-    row = table(study, "summary").row(by_predicate=(pl.col("cell") == cell) & (pl.col("method") == method), named=True)
-    assert re.search(rf"(?<![\d.]){re.escape(f'{row[column]:.{digits}f}')}(?!\d)", TEXT)
+def exchanged(method: str) -> str:
+    """OPPOSD for Off-PAC and Off-PAC for OPPOSD, whatever else its name says."""
+    other = {"OPPOSD": "Off-PAC", "Off-PAC": "OPPOSD"}
+    begins = next((name for name in other if method.startswith(name)), None)
+    return method if begins is None else other[begins] + method.removeprefix(begins)
 
 
-@pytest.mark.parametrize(("study", "cell", "first", "second", "sign"), DECIDED)
-def test_what_is_said_to_be_decided_is(study, cell, first, second, sign):
-    pairs = table(study, "pairs").filter(of="last iterate", cell=cell, first=first, second=second)
-    row = pairs.row(0, named=True)
-    assert (row["low"] > 0) - (row["high"] < 0) == sign
+def filled(study, cell, sentence, gaps, named=lambda method: method) -> str:
+    """The sentence with the table's numbers in its gaps; `named` tells whose row to take for a method's."""
+    summary = table(study, "summary")
+
+    def number(method, column, digits):
+        row = summary.row(by_predicate=(pl.col("cell") == cell) & (pl.col("method") == named(method)), named=True)
+        return f"{row[column]:.{digits}f}"
+
+    return sentence.format(*(number(*gap) for gap in gaps))
+
+
+@pytest.mark.parametrize(("study", "cell", "sentence", "gaps"), SAID)
+def test_a_sentence_has_the_numbers_of_the_methods_it_names(study, cell, sentence, gaps):
+    assert filled(study, cell, sentence, gaps) in TEXT
+
+
+COMPARED = [said for said in SAID if len({method for method, _, _ in said[3]}) > 1 and said[0] != "hiv-variants"]
+
+
+@pytest.mark.parametrize(("study", "cell", "sentence", "gaps"), COMPARED)
+def test_no_sentence_would_hold_with_the_two_methods_exchanged(study, cell, sentence, gaps):
+    """Else the test above could not tell which of them is ahead."""
+    assert filled(study, cell, sentence, gaps, exchanged) not in TEXT
+
+
+@pytest.mark.parametrize(("study", "cell", "first", "second", "sign", "sentence"), DECIDED)
+def test_what_is_said_to_be_decided_is(study, cell, first, second, sign, sentence):
+    pairs = table(study, "pairs").filter(of="last iterate", cell=cell)
+    swapped = pairs.filter(first=first, second=second).is_empty()
+    row = pairs.filter(first=second if swapped else first, second=first if swapped else second).row(0, named=True)
+    low, high = (-row["high"], -row["low"]) if swapped else (row["low"], row["high"])
+    assert (low > 0) - (high < 0) == sign
+    assert sentence.format(*(f"{number:.1f}" for number in (row["difference"], low, high))) in TEXT
 
 
 def test_runs_that_end_below_the_behaviour_are_those_that_are_named():
@@ -90,19 +183,45 @@ def test_runs_that_end_below_the_behaviour_are_those_that_are_named():
 
 
 def test_estimates_follow_the_truth_where_they_are_said_to():
-    selection = table("hiv-selection", "selection")
-    paper, ours = selection.filter(method="OPPOSD (paper)"), selection.filter(method="OPPOSD")
-    quoted = [*paper["correlation"], *paper.filter(cell="hiv")["correlation_by_ratio"], *ours["select_truth"]]
-    assert all(f"{number:.2f}" in TEXT for number in quoted)
+    found = table("hiv-selection", "selection").sort("cell", "evaluation_log")
+    paper, ours = found.filter(method="OPPOSD (paper)"), found.filter(method="OPPOSD")
+
+    def two(frame, cell, column):
+        return [f"{number:.2f}" for number in frame.filter(cell=cell)[column]]
+
+    hiv, weak = (two(paper, cell, "correlation") for cell in ("hiv", "hiv-weak"))
+    assert f"{hiv[0]} and {hiv[1]} on `hiv` (the paper: .80 and .71) and of {weak[0]} and {weak[1]} on" in TEXT
+    alone = two(paper, "hiv", "correlation_by_ratio")
+    assert f"the paper's estimator, it is {alone[0]} and {alone[1]} on `hiv`" in TEXT
     assert ours["identified"].to_list() == [0] * 4
-    times = (ours["select_truth"] / ours["behaviour"]).round().to_list()
-    assert times == [51, 51, 70, 70]
+    assert "every one of them is *not identified*" in TEXT
+    (hiv,), (weak,) = (set(two(ours, cell, "select_truth")) for cell in ("hiv", "hiv-weak"))
+    times = (ours["select_truth"] / ours["behaviour"]).round().cast(int).to_list()
+    assert times[0] == times[1]
+    assert times[2] == times[3]
+    assert f"earns {hiv} on `hiv` and {weak} on `hiv-weak`, {times[0]} and {times[2]} times the behaviour." in TEXT
 
 
-def test_without_an_anchor_runs_reach_the_top_or_fall():
-    runs = table("hiv", "runs").filter(pl.col("cell") == "hiv").sort("update")
-    last = runs.group_by("method", "dataset").agg(pl.col("score").last())
-    for method, reach in (("OPPOSD, no anchor", 7), ("Off-PAC, no anchor", 2)):
-        scores = last.filter(pl.col("method") == method)["score"]
-        assert (scores > 9).sum() == reach
-        assert (scores < 0.5).sum() == 10 - reach
+def last_scores(study, cell, method):
+    runs = table(study, "runs").filter(cell=cell, method=method).sort("update")
+    return runs.group_by("dataset").agg(pl.col("score").last())["score"]
+
+
+@pytest.mark.parametrize(
+    ("method", "top", "reach", "sentence"),
+    [
+        (
+            "OPPOSD, no anchor",
+            9,
+            7,
+            "seven of ten runs of OPPOSD on `hiv` reach about 10, more than with it, and three",
+        ),
+        ("Off-PAC, no anchor", 9, 2, "of Off-PAC two reach 10 and eight fall to .4."),
+        ("SAC", 9.95, 3, "SAC ends at 10 or more in three runs of `hiv` and at .4 in seven;"),
+    ],
+)
+def test_runs_reach_the_top_or_fall(method, top, reach, sentence):
+    scores = last_scores("hiv", "hiv", method)
+    assert (scores > top).sum() == reach
+    assert (scores < 0.5).sum() == 10 - reach
+    assert sentence in TEXT

@@ -33,11 +33,12 @@ def server(tmp_path_factory):
         line = process.stdout.readline()
         address = re.search(r"http://127\.0\.0\.1:\d+", line)
         assert address, line + process.stderr.read()
-        with httpx.Client(base_url=address.group(), transport=httpx.HTTPTransport(retries=5)) as client:
+        # however busy the machine is, an answer comes
+        with httpx.Client(base_url=address.group(), timeout=None) as client:
             yield policy, client
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate()
 
 
 def test_probabilities_are_the_policy_s_own(server):
@@ -63,7 +64,7 @@ def test_seed_likeliest_and_legal(server):
         return [decision["action"] for decision in answer.json()["decisions"]]
 
     assert actions(seed=3) == actions(seed=3)
-    assert actions() != actions() or actions() != actions()
+    assert len({tuple(actions()) for _ in range(5)}) == 5  # drawn anew each time
     likeliest = policy.probabilities(np.array(rows)).argmax(axis=1)
     assert actions(choose="likeliest") == [policy.action_names[a] for a in likeliest]
     assert set(actions(legal=[[False, True, False]] * 40)) == {"treat"}
