@@ -11,6 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from statewise.data.horizon import Horizon, horizon_of
+
 ROW_COLUMNS = ("observations", "actions", "rewards", "propensities", "distributions", "legal", "targets", "live")
 EPISODE_COLUMNS = ("terminated", "final_observations", "episode_ids", "units")
 
@@ -62,6 +64,7 @@ class Dataset:
     live: Bool[np.ndarray, " steps"] | None = None  # False on rows added by augmentation; None: all are live
     action_names: tuple[str, ...] = ()  # the log's names for them; () becomes "0", "1", …
     estimated: EstimatedPropensities | None = None  # None: the propensities were logged, or there are none
+    ends: Horizon | None = None  # what its owner says of being cut off, and up to which step the value counts
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "action_names", self.action_names or numbered(self.action_count))
@@ -157,6 +160,11 @@ class Dataset:
             return _frozen(np.arange(self.episodes))
         return _frozen(np.unique(self.units, return_inverse=True)[1])
 
+    @cached_property
+    def horizon(self) -> Horizon:
+        """Up to which step the value counts, and what it means that an episode was cut off."""
+        return horizon_of(self)
+
     @property
     def has_final_observation(self) -> Bool[np.ndarray, " episodes"]:
         return np.asarray(~np.isnan(self.final_observations).any(axis=1))
@@ -201,7 +209,9 @@ class Dataset:
         columns |= {name: (getattr(self, name), episodes) for name in EPISODE_COLUMNS}
         parts = {name: None if column is None else column[places] for name, (column, places) in columns.items()}
         estimated = None if self.estimated is None else self.estimated.take(rows)
-        return replace(self, starts=starts, estimated=estimated, **parts)
+        # a part of a log was cut off as the whole was, whatever it would show by itself
+        ends = self.ends if self.horizon.cut_off is None else self.horizon
+        return replace(self, starts=starts, estimated=estimated, ends=ends, **parts)
 
     def split(self, *fractions: float, seed: int = 0) -> tuple[Dataset, ...]:
         """Splits at random by whole units if there are units, otherwise by whole episodes; the last part is the rest.

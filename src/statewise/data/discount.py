@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from statewise.data.dataset import Dataset
 
+SHORT = 50  # steps: a limit that decisions are made for, rather than where a record happens to stop
+
 
 def usual_discount(dataset: Dataset) -> float:
-    """1 where episodes end by themselves, so that a whole episode's return counts; .98 where they go on."""
-    return 1.0 if dataset.terminated.any() else 0.98
+    """1 where whole episodes' returns count, .98 where episodes go on.
+
+    They count where at least half of the episodes end by themselves, and where all others are cut off at one limit,
+    if that is `SHORT` or some do end before it.
+    """
+    ended = int(dataset.terminated.sum())
+    cut_off, steps = dataset.horizon
+    at_limit = cut_off == "limit" and steps is not None and (ended > 0 or steps <= SHORT)
+    return 1.0 if 2 * ended >= dataset.episodes or at_limit else 0.98
 
 
 def discount_of(dataset: Dataset, given: float | None) -> float:
