@@ -27,9 +27,11 @@ from jaxtyping import Float
 from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
 from statewise.data.device import propensities_of
+from statewise.data.horizon import recorded_weight
 from statewise.ope.equations import Equations, make_equations
+from statewise.ope.features import make_features, time_knots
 from statewise.ope.solution import Solved, solve
-from statewise.parts.chain import Kind, chain_of, kind_of
+from statewise.parts.chain import Chain, Kind, chain_of, kind_of
 from statewise.parts.ratio_closed_form import ClosedForm
 
 RATIO = ClosedForm()
@@ -47,15 +49,18 @@ class Prepared:
 
     @cached_property
     def growth(self) -> Float[np.ndarray, " steps"]:
-        """γᵗ."""
-        return self.discount**self.dataset.time
+        """γᵗ, times what a row stands for where other episodes are no longer recorded."""
+        return self.discount**self.dataset.time * recorded_weight(self.dataset)
 
     @cached_property
     def onward(self) -> Float[np.ndarray, " steps"]:
-        """γ, and 0 on the last row of an episode."""
-        onward = np.full(len(self.dataset), self.discount)
-        onward[self.dataset.starts[1:] - 1] = 0.0
-        return onward
+        """γ, and 0 on the last row of an episode or before the horizon."""
+        return chain_of(self.dataset, self.discount, stationary=False).onward
+
+    @cached_property
+    def discounts(self) -> Float[np.ndarray, " horizon"]:
+        """γᵗ up to the horizon."""
+        return self.discount ** np.arange(self.dataset.horizon.steps or 0)
 
     @cached_property
     def steps_each(self) -> Float[np.ndarray, " episodes"]:
@@ -76,13 +81,17 @@ class Prepared:
         """The state ratio's equations, for the objective asked."""
         if self.chain != "continuing":
             return self.horizon_equations
-        return make_equations(self.dataset, self.scaler, chain_of(self.dataset, self.discount), self.seed, RATIO)
+        return self._equations(chain_of(self.dataset, self.discount), None)
 
     @cached_property
     def horizon_equations(self) -> Equations:
-        """Those of visits within the log's horizon."""
+        """Those of visits within the log's horizon, by state and time where a limit cuts episodes off."""
         chain = chain_of(self.dataset, self.discount, stationary=False)
-        return make_equations(self.dataset, self.scaler, chain, self.seed, RATIO)
+        return self._equations(chain, time_knots(self.dataset, self.discount))
+
+    def _equations(self, chain: Chain, clock: Float[np.ndarray, " knots"] | None) -> Equations:
+        features = make_features(self.dataset, self.scaler, chain, clock, self.seed, RATIO)
+        return make_equations(self.dataset, features, chain, self.seed, RATIO)
 
     @cached_property
     def refits(self) -> tuple[Prepared, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from statewise.data.dataset import Dataset
+from statewise.data.horizon import recorded_weight
 
 Kind = Literal["renewal", "continuing", "discounted"]
 
@@ -24,7 +25,7 @@ class Chain:
 
     kind: Kind
     onward: Float[np.ndarray, " steps"]  # γc: the chance of moving on to the next state; otherwise the episode restarts
-    weight: Float[np.ndarray, " steps"]  # γᵗ; 0 where the next state is unknown
+    weight: Float[np.ndarray, " steps"]  # γᵗ times what the row stands for; 0 where the next state is unknown
 
     @property
     def visits(self) -> Float[np.ndarray, " steps"] | None:
@@ -42,9 +43,12 @@ def kind_of(dataset: Dataset, discount: float, stationary: bool = True) -> Kind:
 def chain_of(dataset: Dataset, discount: float, stationary: bool = True) -> Chain:
     """The chain of the states in a log."""
     kind, last = kind_of(dataset, discount, stationary), dataset.starts[1:] - 1
-    onward, usable = np.full(len(dataset), float(discount)), np.ones(len(dataset))
+    onward = np.full(len(dataset), float(discount))
     if kind == "continuing":
+        usable = np.ones(len(dataset))
         usable[last] = dataset.has_final_observation
     else:
+        usable = recorded_weight(dataset)
         onward[last] = 0.0
+        onward[dataset.time >= dataset.horizon.steps - 1] = 0.0  # pyright: ignore[reportOptionalOperand]
     return Chain(kind, onward, discount**dataset.time * usable)

@@ -86,7 +86,7 @@ class Solution(eqx.Module):
 def make_basis(
     settings: ClosedForm,
     states: Float[np.ndarray, "n inputs"],
-    bandwidth: float,
+    bandwidth: float | np.ndarray,
     key: Key[Array, ""],
     weight: Float[np.ndarray, " n"] | None = None,
 ) -> Basis:

@@ -2,8 +2,8 @@
 
     V = mean V̂(s₀) + Σᵢ γᵗ wᵢ ρᵢ (rᵢ + γcV̂(s'ᵢ) − Q̂(sᵢ,aᵢ)) / Σᵢ γᵗ wᵢ ρᵢ (1 − γcᵢ)
 
-Errors in w and Q̂ enter as their product. Both are regularised, so that it is not nothing: what an episode does to w is
-counted, as in the state ratio's own estimate.
+Errors in w and Q̂ enter as their product. Both are regularised, so that it is not nothing: what an episode does to w and
+to Q̂ is counted.
 Tang, Feng, Li, Zhou, Liu (2020); Kallus and Uehara (2020).
 """
 
@@ -14,15 +14,18 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from statewise.ope.estimators.state_ratio import missed, within_horizon
-from statewise.ope.linear_critic import action_values, widened
+from statewise.ope.estimators.state_ratio import carried_by_ratio, missed, within_horizon
+from statewise.ope.linear_critic import cross_fitted, moved_by
 from statewise.ope.prepared import Case
 from statewise.ope.quotient import Quotient, mean_of
 
 
 def doubly_robust_state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
-    found = widened(case, *(corrected(case, rewards, *critic) for critic in action_values(case, rewards)))
-    return replace(found, leaning=missed(case, rewards, found))
+    critic = cross_fitted(case, rewards)
+    estimate = corrected(case, rewards, critic.chosen, critic.values)
+    moved = moved_by(case, rewards, critic, carried_by_ratio(case))
+    estimate = replace(estimate, numerator=estimate.numerator + moved)
+    return replace(estimate, leaning=missed(case, rewards, estimate))
 
 
 def corrected(

@@ -34,6 +34,18 @@ def weighted_per_decision(case: Case, rewards: Float[np.ndarray, " steps"]) -> Q
     return _rests_on(case, value + data.episodes * moved, below)
 
 
+def carried_by_decisions(case: Case) -> Float[np.ndarray, " steps"]:
+    """What `per_decision` multiplies each row's reward by."""
+    return case.prepared.growth * case.cumulative / case.prepared.dataset.episodes
+
+
+def carried_by_weighted_decisions(case: Case) -> Float[np.ndarray, " steps"]:
+    """What `weighted_per_decision` multiplies each row's reward by."""
+    below = _below(case)
+    inverse = np.divide(1.0, below, out=np.zeros(len(below)), where=below > NOTHING)
+    return case.prepared.growth * case.cumulative * inverse[case.prepared.dataset.time]
+
+
 def _below(case: Case) -> Float[np.ndarray, " horizon"]:
     """Dₜ."""
     data = case.prepared.dataset

@@ -50,6 +50,13 @@ def within_horizon(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient
     return _reweighted(case, rewards, case.prepared.horizon_equations, case.horizon_solved)
 
 
+def carried_by_ratio(case: Case) -> Float[np.ndarray, " steps"]:
+    """What `within_horizon` multiplies each row's reward by."""
+    equations, solved = case.prepared.horizon_equations, case.horizon_solved
+    carried = equations.in_log_order(equations.weight) * solved.ratio * case.ratio
+    return carried / (carried @ (1 - case.prepared.onward))
+
+
 def _reweighted(case: Case, rewards: Float[np.ndarray, " steps"], equations: Equations, solved: Solved) -> Quotient:
     """What each episode does to w itself is part of what it adds."""
     log = case.prepared

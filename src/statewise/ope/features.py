@@ -1,0 +1,130 @@
+"""Features of state and time together, in which the judge's ratio and critic are linear.
+
+    f(s, t) = turn · (φ(s) ⊗ h(t)),     E_μ[f fᵀ] = I
+
+φ are principal directions of random Fourier features, at three scales: wide ones for what changes slowly, narrow ones
+for the edge of a cliff. h are piecewise-linear hats between knots in time: with them w(s, t) and V(s, t) know how much
+time is left. Without a limit h ≡ 1, and the stationary equations are what remains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from statewise.data.augment import Scaler
+from statewise.data.dataset import Dataset
+from statewise.data.device import after_last
+from statewise.data.horizon import beyond
+from statewise.ops.clock import hats, knots
+from statewise.ops.kernels import median_distance
+from statewise.ops.keys import key_for
+from statewise.parts import ratio_closed_form
+from statewise.parts.chain import Chain
+from statewise.parts.ratio_closed_form import Basis, ClosedForm
+
+BLOCK = 8192  # rows that features are computed on at a time, so that logs of all sizes share one compiled program
+SCALES = (1.0, 0.5, 0.25)  # of the median distance between states
+WIDEST = 384  # features of state and time together, at most
+ROWS = 10  # of the log for each of them, at least …
+FEWEST, MOST = 8, 96  # … and so many of the state for each knot
+SMALLEST = 1e-6  # a direction with less of the greatest variance is rounding
+MATTERS = 1e-3  # the share of the future beyond the limit from which on time is told
+EACH = 12  # steps: a limit up to which every step has a knot of its own
+EPISODES = 100  # for every further knot
+KNOTS = (3, 8)
+
+
+class Features(NamedTuple):
+    """f of every row's state, and of the state after it at the time after it; single precision."""
+
+    here: Float[np.ndarray, "steps rank"]
+    after: Float[np.ndarray, "steps rank"]
+
+
+def time_knots(dataset: Dataset, discount: float) -> Float[np.ndarray, " knots"] | None:
+    """Where the hats stand; None where no time needs to be told."""
+    steps = dataset.horizon.steps
+    assert steps is not None
+    if steps < 2 or beyond(dataset, discount) <= MATTERS:
+        return None
+    fewest, most = KNOTS
+    count = steps if steps <= EACH else min(max(2 + dataset.episodes // EPISODES, fewest), most)
+    return knots(dataset.time[dataset.time < steps], steps, count)
+
+
+def make_features(
+    dataset: Dataset, scaler: Scaler, chain: Chain, clock: np.ndarray | None, seed: int, settings: ClosedForm
+) -> Features:
+    """Those of all rows; `clock` has the knots."""
+    states = scaler(np.asarray(dataset.observations, np.float64))
+    sample = np.resize(np.random.default_rng(seed).permutation(len(states)), BLOCK)
+    if clock is not None:
+        width = min(WIDEST, len(dataset) // ROWS) // len(clock)
+        settings = replace(settings, rank=min(max(width, FEWEST), MOST))
+    bandwidth = (settings.bandwidth or median_distance(states)) * np.resize(SCALES, settings.features)
+    key = key_for(jax.random.key(seed), "features")
+    weight = chain.weight[sample]
+    basis = ratio_closed_form.make_basis(settings, states[sample], bandwidth, key, weight if weight.any() else None)
+    phi = _of(basis, states)
+    following = np.append(phi[1:], phi[:1], axis=0)
+    if chain.kind == "continuing":
+        last = dataset.starts[1:] - 1
+        following[last] = _of(basis, scaler(np.asarray(after_last(dataset), np.float64)))
+    if clock is None:
+        return Features(phi, following)
+    now, then = hats(dataset.time, clock), hats(dataset.time + 1, clock)
+    turn = _whitening(phi, now, chain.weight)
+    return Features(_timed(phi, now, turn), _timed(following, then, turn))
+
+
+def _of(basis: Basis, states: Float[np.ndarray, "n inputs"]) -> Float[np.ndarray, "n rank"]:
+    """φ of any number of states, in blocks of one size, without the directions that were dropped."""
+    kept = np.flatnonzero(np.abs(np.asarray(basis.turn)).max(axis=0) > 0)
+    turn = np.zeros((basis.turn.shape[0], MOST), np.float32)
+    turn[:, : len(kept)] = np.asarray(basis.turn)[:, kept]
+    basis = Basis(basis.features, jnp.asarray(turn), basis.importance)
+    out = np.empty((len(states), len(kept)), np.float32)
+    for first in range(0, len(states), BLOCK):
+        block = np.zeros((BLOCK, states.shape[1]), np.float32)
+        part = states[first : first + BLOCK]
+        block[: len(part)] = part
+        out[first : first + len(part)] = np.asarray(_evaluate(basis, jnp.asarray(block)))[: len(part), : len(kept)]
+    return out
+
+
+@eqx.filter_jit
+def _evaluate(basis: Basis, states: Float[Array, "n inputs"]) -> Float[Array, "n rank"]:
+    return basis(states)
+
+
+def _timed(phi: np.ndarray, hat: np.ndarray, turn: np.ndarray) -> Float[np.ndarray, "n rank"]:
+    """turn · (φ ⊗ h), a block at a time."""
+    out, turn = np.empty((len(phi), turn.shape[1]), np.float32), turn.astype(np.float32)
+    for first in range(0, len(phi), BLOCK):
+        part = slice(first, first + BLOCK)
+        out[part] = _products(phi[part], hat[part]) @ turn
+    return out
+
+
+def _products(phi: np.ndarray, hat: np.ndarray) -> Float[np.ndarray, "n products"]:
+    return (hat.astype(np.float32)[:, :, None] * phi[:, None, :]).reshape(len(phi), -1)
+
+
+def _whitening(phi: np.ndarray, hat: np.ndarray, weight: np.ndarray) -> Float[np.ndarray, "products rank"]:
+    """C^(−1/2) of C = E_μ[(φ ⊗ h)(φ ⊗ h)ᵀ], without directions that never occur."""
+    size, share = phi.shape[1] * hat.shape[1], weight / weight.sum()
+    moment = np.zeros((size, size))
+    for first in range(0, len(phi), BLOCK):
+        part = slice(first, first + BLOCK)
+        block = _products(phi[part], hat[part])
+        moment += (block * (len(phi) * share[part]).astype(np.float32)[:, None]).T @ block
+    variance, directions = np.linalg.eigh(moment / len(phi))
+    kept = variance > SMALLEST * variance[-1]
+    return directions[:, kept] / np.sqrt(variance[kept])
