@@ -8,6 +8,7 @@ import pytest
 
 import statewise as sw
 from statewise.cli.propensities import propensities_as_json
+from statewise.data.horizon import sentence
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.learning.runs import RunFolder
@@ -51,6 +52,7 @@ def test_a_policy_file_gets_a_table_and_an_answer(folder, statewise):
     assert "on 400 episodes of log.parquet, γ = 1" in words(out)
     expected = sw.evaluate(policy(BETTER), DATA, "weighted-per-decision")
     assert f"{expected.value:.4g} {expected.low:.4g} to {expected.high:.4g}" in words(out)
+    assert sentence(DATA, 1.0) in words(out)
     assert "behaviour" in out
     assert "Deploy (by weighted-per-decision): it earns" in words(out)
     _, out, _ = statewise("evaluate", folder / "worse.safetensors", folder / "log.parquet", "--estimator", "importance")
@@ -68,6 +70,7 @@ def test_a_machine_is_told_the_same(folder, statewise):
     assert [one["estimator"] for one in told["estimates"]] == ["behaviour", "weighted-per-decision"]
     assert told["estimates"][0]["value"] == pytest.approx(DATA.returns().mean())
     assert told["selection"] is None
+    assert told["horizon"] == {**DATA.horizon._asdict(), "sentence": sentence(DATA, 1.0)}
 
 
 def test_of_a_run_a_checkpoint_is_chosen_and_that_is_said(folder, statewise):

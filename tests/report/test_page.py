@@ -47,6 +47,7 @@ def test_the_answer_comes_first(html):
     text = Page(html).text
     body = text[text.index("Treatment log") :]
     order = ["Deploy the new policy", "On 150 held-out episodes", "20.2 to 22.6", "24.1 to 31.7", "What is it worth?"]
+    order += ["Episodes are cut off at step 100, the limit: the value counts up to it."]
     order += ["The answer rests on these checks", "What would change?", "Which episodes count most?"]
     order += ["Each line is one run", "Log: treatment.csv"]
     places = [body.index(text) for text in order]

@@ -18,6 +18,7 @@ from statewise.cli.terminal import answers, coloured, echo_json, messages, note,
 from statewise.cli.types import RegisteredName
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
+from statewise.data.horizon import sentence
 from statewise.learning.runs import RunFolder
 from statewise.ope.estimate import Estimate
 from statewise.ope.estimators import ESTIMATORS, USUAL
@@ -40,6 +41,11 @@ class Evaluation:
     selection: Selection | None
     judged: Dataset
 
+    @property
+    def counted(self) -> str:
+        """How far the value counts, in one sentence."""
+        return sentence(self.judged, self.discount)
+
 
 @click.command(epilog="Example: statewise evaluate runs/hiv held-out.parquet --discount 0.98")
 @click.argument("policy", type=click.Path(path_type=Path))
@@ -56,7 +62,7 @@ class Evaluation:
 @click.option(
     "--discount",
     type=click.FloatRange(0, 1, min_open=True),
-    help="γ [default: the run's, or else 1 if episodes end by themselves, otherwise 0.98].",
+    help="γ [default: the run's, or else 1 if episodes end by themselves or at a limit, otherwise 0.98].",
 )
 @click.option(
     "--target-columns", is_flag=True, help="The policy is in columns target_0, target_1, … of LOG; give LOG alone."
@@ -151,6 +157,7 @@ def _show(evaluation: Evaluation) -> None:
         f"{evaluation.name} on {evaluation.episodes:,} episodes of {evaluation.log.name}, γ = {evaluation.discount:g}"
     )
     console.print(Text(head, "bold"))
+    console.print(Text(evaluation.counted))
     console.print()
     console.print(_estimates_table(evaluation.estimates))
     doubts = {name: one for name, one in evaluation.estimates.items() if one.verdict != "supported"}
@@ -190,6 +197,7 @@ def _to_dict(evaluation: Evaluation) -> dict[str, Any]:
         "log": str(evaluation.log),
         "episodes": evaluation.episodes,
         "discount": evaluation.discount,
+        "horizon": evaluation.judged.horizon._asdict() | {"sentence": evaluation.counted},
         "estimates": [one.as_dict() for one in evaluation.estimates.values()],
         "gate": {
             key: getattr(evaluation.decision, key)

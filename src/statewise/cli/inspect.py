@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -41,8 +42,14 @@ def _to_dict(log: Path, findings: Findings, summary: Summary | None) -> dict:
         "usable": summary is not None,
         "faults": [_finding_to_dict(fault) for fault in findings.faults],
         "warnings": [_finding_to_dict(warning) for warning in findings.warnings],
-        "summary": None if summary is None else summary.to_dict(),
+        "summary": None if summary is None else _summary_to_dict(summary),
     }
+
+
+def _summary_to_dict(summary: Summary) -> dict:
+    facts = summary.to_dict()
+    facts["reading"]["sentence"] = with_flags(summary.reading.sentence)
+    return facts
 
 
 def _finding_to_dict(finding: Finding) -> dict:
@@ -65,7 +72,8 @@ def _show(log: Path, findings: Findings, summary: Summary | None) -> None:
         spreads = _spreads(summary)
         if console.measure(spreads).maximum > console.width:
             spreads = _spreads(summary, left_out=("25 %", "75 %"))  # a number cut short would be another number
-        for each in (_facts(summary), spreads, _observations(summary), _actions(summary)):
+        reading = Padding(Text(with_flags(summary.reading.sentence)), (0, 1))
+        for each in (_facts(summary), reading, spreads, _observations(summary), _actions(summary)):
             console.print()
             console.print(each)
 

@@ -90,6 +90,7 @@ def _dataset(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
         episode_ids=raw.episode_ids,
         units=units,
         action_names=raw.action_names or (),
+        ends=raw.horizon,
     )
 
 

@@ -1,7 +1,7 @@
 """What a report says, as plain values; `RUN/decision.json` holds the same, except for what is in the run folder anyway.
 
 decision.json is one object. Required: `answer` (deploy, do not deploy, collect more data) and `because` (one sentence).
-Optional, each described below with its class: `title`, `value_name`, `level`, `worths`, `measures`,
+Optional, each described below with its class: `title`, `value_name`, `counted`, `level`, `worths`, `measures`,
 `overlap`, `weight_shares`, `calibration`, `checkpoints`, `chosen`, `action_map`, `agreement`, `carriers`, `notes`,
 `settings`. `compare.action_map` and `compare.agreement` make these two; `to_json(ReportContent(…))` is the file's text.
 Learning curves, seeds, versions and the data's fingerprint come from the run folder.
@@ -148,6 +148,7 @@ class ReportContent:
     because: str
     title: str = "Should the new policy be used?"
     value_name: str = "return of an episode"
+    counted: str = ""  # how far the value counts, in one sentence
     level: float = 0.95  # of every interval
     worths: tuple[Worth, ...] = ()
     measures: tuple[Measurement, ...] = ()  # what the answer rests on, the decisive one first

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from statewise.data.dataset import Dataset
+from statewise.data.horizon import sentence
 from statewise.ope.estimate import Estimate
 from statewise.ope.gate import Decision
 from statewise.ope.select import Selection
@@ -56,6 +57,7 @@ def from_decision(
         answer=decision.answer,
         because=_sentence(decision.reason),
         value_name=_value_name(decision.estimate),
+        counted=sentence(judging, decision.estimate.discount),
         level=decision.level,
         worths=_worths(decision, candidates),
         measures=decision.estimate.measures,
