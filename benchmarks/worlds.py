@@ -43,9 +43,9 @@ from statewise.policies.probabilities import probabilities_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from worlds import WORLDS  # noqa: E402
-from worlds.limits import TRUTHS  # noqa: E402
-from worlds.world import World  # noqa: E402
+from worlds import WORLDS
+from worlds.limits import TRUTHS
+from worlds.world import World, earnable
 
 FIRST = 1000  # seed of the first reported log
 AT_ONCE = 5  # logs that a process is handed at a time
@@ -91,16 +91,6 @@ def judged(name: str, seed: int) -> Record:
     }
     words = {"answer": decision.answer, "verdict": decision.estimate.verdict, "reason": decision.reason}
     return words | {key: float(value) if np.isfinite(value) else None for key, value in numbers.items()}
-
-
-def earnable(log: sw.Dataset, discount: float) -> tuple[float, float]:
-    """The least and the greatest return that the logged rewards and lengths allow."""
-    horizon = log.horizon.steps or int(log.lengths.max())
-    ended = log.lengths[log.terminated]
-    shortest = min(horizon, int(ended.min()) if len(ended) else horizon)
-    lengths = [float((discount ** np.arange(steps)).sum()) for steps in (shortest, horizon)]
-    returns = [length * reward for length in lengths for reward in (log.rewards.min(), log.rewards.max())]
-    return min(returns), max(returns)
 
 
 def plain_error(world: World, log: sw.Dataset) -> float:

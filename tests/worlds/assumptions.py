@@ -136,7 +136,7 @@ def drift(name: str, trap: str, effects: tuple[float, ...], early: float | None 
         policy=Lookup(parts[-1].seen, new),
         truth=parts[-1].value(new, 1.0),
         today=parts[-1].value(now, 1.0),
-        episodes=500,
+        episodes=1500,
         play=lambda target, count, rng: parts[-1].play(new if target else now, count, rng),
         holds=False,
     )

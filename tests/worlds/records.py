@@ -62,5 +62,5 @@ def estimated(name: str, how: str, problem: Tabular, behaviour: np.ndarray, lean
         episodes=500,
         play=play,
         holds=holds,
-        needs=("sklearn", "scipy"),
+        needs=("sklearn",),
     )

@@ -103,3 +103,13 @@ class World:
 
     def log(self, seed: int, episodes: int | None = None) -> sw.Dataset:
         return self.make_log(seed, self.episodes if episodes is None else episodes)
+
+
+def earnable(log: sw.Dataset, discount: float) -> tuple[float, float]:
+    """The least and the greatest return that the logged rewards and lengths allow."""
+    horizon = log.horizon.steps or int(log.lengths.max())
+    ended = log.lengths[log.terminated]
+    shortest = min(horizon, int(ended.min()) if len(ended) else horizon)
+    lengths = [float((discount ** np.arange(steps)).sum()) for steps in (shortest, horizon)]
+    returns = [length * reward for length in lengths for reward in (log.rewards.min(), log.rewards.max())]
+    return float(min(returns)), float(max(returns))
