@@ -51,6 +51,7 @@ FIRST = 1000  # seed of the first reported log
 AT_ONCE = 5  # logs that a process is handed at a time
 SIMULATED = 400_000  # episodes behind a simulated truth
 FALSE, LEAST, POWER = 0.025, 0.92, 0.8  # the aims
+EFFECTIVE = 50  # episodes
 CLEAR = 2.0  # standard errors: a gain that should be found
 ONE_CORE = {  # of each process
     "OPENBLAS_NUM_THREADS": "1",
@@ -94,10 +95,15 @@ def judged(name: str, seed: int) -> Record:
 
 
 def plain_error(world: World, log: sw.Dataset) -> float:
-    """The standard error of the difference by plain importance sampling: what needs no state, critic or ratio."""
+    """The standard error of the difference by plain importance sampling, which needs no state, critic or ratio.
+
+    Infinite where fewer than `EFFECTIVE` episodes carry it: then it is not known.
+    """
     chances = np.take_along_axis(probabilities_of(world.policy, log), log.actions[:, None].astype(int), axis=1)[:, 0]
     with np.errstate(divide="ignore"):
         weights = np.exp(np.add.reduceat(np.log(chances / log.propensities), log.starts[:-1]))
+    if weights.sum() ** 2 < EFFECTIVE * (weights**2).sum():
+        return np.inf
     returns = log.returns(world.discount)
     added = np.bincount(log.groups, (weights - 1) * (returns - returns.mean()))
     return float(added.std() * np.sqrt(len(added)) / log.episodes)
@@ -160,7 +166,7 @@ def row(world: World, records: list[Record]) -> list[str]:
     answers = Counter(record["answer"] for record in records)
     printed = [record for record in records if record.get("verdict") in ("supported", "weak")]
     gap, count = world.truth - world.today, len(records)
-    size = abs(gap) / error_of(printed)
+    size = abs(gap) / error_of(records)
     share = answers["deploy"] / count
     if world.gain and world.identified:
         missed = world.holds and size >= CLEAR and share < POWER
@@ -179,18 +185,21 @@ def row(world: World, records: list[Record]) -> list[str]:
     for truth, prefix in ((world.truth, ""), (gap, "difference_")):
         for verdict in ("supported", "weak"):
             held = [covers(record, prefix, truth) for record in printed if record["verdict"] == verdict]
-            low = LEAST - 1.64 * np.sqrt(LEAST * (1 - LEAST) / max(len(held), 1))  # what chance may take off
-            cells.append(
-                bold(f"{percent(np.mean(held))} of {len(held)}", world.holds and np.mean(held) < low) if held else ""
-            )
+            cells.append(coverage(held, world.holds) if held else "")
     off = np.array([(record["value"] - world.truth, record["error"]) for record in printed if record["error"]])
     ratio = f"{off[:, 0].mean():+.2g} ({np.sqrt((off[:, 0] ** 2 / off[:, 1] ** 2).mean()):.2g})" if len(off) else ""
     return [*cells, bold(str(beyond), beyond > 0) if beyond else "", ratio]
 
 
+def coverage(held: list[bool], asked: bool) -> str:
+    """Bold below the aim, if not by chance: 1.64 standard errors below 95 %."""
+    share, chance = float(np.mean(held)), 0.95 - 1.64 * np.sqrt(0.95 * 0.05 / len(held))
+    return bold(f"{percent(share)} of {len(held)}", asked and share < min(LEAST, chance))
+
+
 def error_of(records: list[Record]) -> float:
     """The standard error of the difference: the judge's or plain importance sampling's, whichever is less."""
-    kinds = ([record[name] for record in records if record[name]] for name in ("difference_error", "plain_error"))
+    kinds = ([record[name] for record in records if record.get(name)] for name in ("difference_error", "plain_error"))
     return min((float(np.median(errors)) for errors in kinds if errors), default=np.inf)
 
 
