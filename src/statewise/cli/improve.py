@@ -131,7 +131,7 @@ def _show(improvement: Improvement, seconds: float, as_json: bool) -> None:
     table.add_row("  today", f"{decision.baseline.value:.4g}  (mean return of the evaluation episodes)")
     value = f"{estimate.value:.4g}  ({estimate.low:.4g} to {estimate.high:.4g}), " if estimate.identified else ""
     table.add_row("  new policy", f"{value}{estimate.verdict}")
-    for measure in estimate.measures:
+    for measure in decision.measures:
         if measure.outcome != "good":
             table.add_row(f"  {measure.outcome}", Text(f"{measure.title}: {measure.sentence}. {measure.meaning}"))
     console.print(table)

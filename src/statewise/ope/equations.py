@@ -71,9 +71,7 @@ class Equations:
         return list(pairwise(self.edges))
 
 
-def make_equations(
-    dataset: Dataset, features: Features, chain: Chain, seed: int, settings: ClosedForm
-) -> Equations:
+def make_equations(dataset: Dataset, features: Features, chain: Chain, seed: int, settings: ClosedForm) -> Equations:
     """Rows in order of their fold, and the sums that no policy changes."""
     if dataset.episodes < FOLDS:
         raise ValueError(f"a state ratio needs {FOLDS} episodes at least, the log has {dataset.episodes}")

@@ -66,17 +66,26 @@ def state_values(
 
 def cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
     """Each fold's critic, from the episodes of the others."""
+    # the rewards are kept with it, so that no others can take their place in memory
+    return case.remembered(("critic", id(rewards)), lambda: (rewards, _cross_fitted(case, rewards)))[1]
+
+
+def _cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
     log, equations = case.prepared, case.prepared.horizon_equations
     actions = log.dataset.action_count
     taken, reward = log.dataset.actions[equations.order], rewards[equations.order]
-    regressions = [_regressions(equations, taken, reward, a, b, actions) for a, b in equations.folds]
+    regressions = log.remembered(
+        "regressions", lambda: [_regressions(equations, taken, fold, actions) for fold in equations.folds]
+    )
+    earned = [_earned(equations, taken, reward, fold, actions) for fold in equations.folds]
     everything, fits = np.empty((len(taken), actions)), []
     for held_out, (a, b) in enumerate(equations.folds):
         others = [f for f in range(FOLDS) if f != held_out]
         differences = _temporal_differences(case, rewards, others)
-        grams, onward, earned = (np.sum([regressions[f][i] for f in others], axis=0) for i in range(3))
+        grams, onward = (np.sum([regressions[f][i] for f in others], axis=0) for i in range(2))
         grams = grams + RIDGE * np.eye(len(differences.value))
-        weights = np.linalg.solve(grams, (earned + onward @ differences.value)[:, :, None])[:, :, 0].T
+        targets = np.sum([earned[f] for f in others], axis=0) + onward @ differences.value
+        weights = np.linalg.solve(grams, targets[:, :, None])[:, :, 0].T
         everything[a:b] = equations.here[a:b] @ weights.astype(np.float32)
         fits.append(Fit(differences, grams, weights))
     everything = np.clip(equations.in_log_order(everything), *_bounds(case, rewards))
@@ -152,20 +161,38 @@ def _temporal_differences(case: Case, rewards: Float[np.ndarray, " steps"], fold
 
 
 def _regressions(
-    equations: Equations, taken: Int[np.ndarray, " steps"], reward: np.ndarray, first: int, last: int, actions: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Σ ω φφᵀ, Σ ω φ(γcφ')ᵀ and Σ ω r φ over a fold's rows, for each action."""
+    equations: Equations, taken: Int[np.ndarray, " steps"], fold: tuple[int, int], actions: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Σ ω φφᵀ and Σ ω φ(γcφ')ᵀ over a fold's rows, for each action: the same for every policy."""
     fresh = equations.initial.mean(axis=0)
-    grams, onward, earned = [], [], []
-    for action in range(actions):
-        rows = first + np.flatnonzero(taken[first:last] == action)
-        here, weight = equations.here[rows], equations.weight[rows].astype(np.float32)
-        scaled = here * weight[:, None]
+    grams, onward = [], []
+    for rows in _rows_by_action(taken, fold, actions):
+        here = equations.here[rows]
+        scaled = here * equations.weight[rows].astype(np.float32)[:, None]
         grams.append((scaled.T @ here).astype(np.float64))
         begins = _sum(here, equations.weight[rows] * equations.restart[rows])
         onward.append((scaled.T @ equations.arrived[rows]).astype(np.float64) - np.outer(begins, fresh))
-        earned.append(_sum(here, equations.weight[rows] * reward[rows]))
-    return np.stack(grams), np.stack(onward), np.stack(earned)
+    return np.stack(grams), np.stack(onward)
+
+
+def _earned(
+    equations: Equations,
+    taken: Int[np.ndarray, " steps"],
+    reward: Float[np.ndarray, " steps"],
+    fold: tuple[int, int],
+    actions: int,
+) -> Float[np.ndarray, "actions rank"]:
+    """Σ ω r φ over a fold's rows, for each action."""
+    earned = equations.weight * reward
+    return np.stack([_sum(equations.here[rows], earned[rows]) for rows in _rows_by_action(taken, fold, actions)])
+
+
+def _rows_by_action(
+    taken: Int[np.ndarray, " steps"], fold: tuple[int, int], actions: int
+) -> list[Int[np.ndarray, " rows"]]:
+    first, last = fold
+    order = first + np.argsort(taken[first:last], kind="stable")
+    return np.split(order, np.searchsorted(taken[order], np.arange(1, actions)))
 
 
 def _sum(features: np.ndarray, weight: np.ndarray) -> Float[np.ndarray, " rank"]:

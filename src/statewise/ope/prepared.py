@@ -17,9 +17,10 @@ policy changes the states that episodes are cut off in.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -33,13 +34,28 @@ from statewise.ope.features import make_features, time_knots
 from statewise.ope.solution import Solved, solve
 from statewise.parts.chain import Chain, Kind, chain_of, kind_of
 from statewise.parts.ratio_closed_form import ClosedForm
+from statewise.propensities.tried import Untried, untried
 
 RATIO = ClosedForm()
+T = TypeVar("T")
 Objective = Literal["return", "average"]
 
 
+class Remembers:
+    """Keeps what is expensive to compute, for whoever asks for it next."""
+
+    @cached_property
+    def _known(self) -> dict[Any, Any]:
+        return {}
+
+    def remembered(self, name: Any, compute: Callable[[], T]) -> T:
+        if name not in self._known:
+            self._known[name] = compute()
+        return self._known[name]
+
+
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class Prepared(Remembers):
     """A log ready to evaluate many policies on; nothing here depends on one."""
 
     dataset: Dataset
@@ -61,6 +77,11 @@ class Prepared:
     def discounts(self) -> Float[np.ndarray, " horizon"]:
         """γᵗ up to the horizon."""
         return self.discount ** np.arange(self.dataset.horizon.steps or 0)
+
+    @property
+    def equally_long(self) -> bool:
+        """Whether every episode is recorded up to the horizon, so that its length is known whatever the policy."""
+        return bool((self.dataset.lengths >= len(self.discounts)).all())
 
     @cached_property
     def steps_each(self) -> Float[np.ndarray, " episodes"]:
@@ -115,7 +136,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class Case(Remembers):
     """A policy on a log."""
 
     prepared: Prepared
@@ -133,13 +154,18 @@ class Case:
         return self.taken / propensities_of(self.prepared.dataset)
 
     @cached_property
-    def unsupported(self) -> float | None:
-        """The share of the policy's decisions that the behaviour never takes; None where that cannot be known."""
+    def greatest_ratio(self) -> float:
+        """The greatest π/μ that can occur in a logged state, as far as the log tells: 1/μ is known to be no more."""
         dataset = self.prepared.dataset
         if dataset.distributions is None:
-            return None
-        lost = np.where(dataset.distributions <= 0, self.probabilities, 0.0).sum(axis=1)
-        return float(np.average(lost, weights=self.prepared.growth))
+            return float(self.probabilities.max() / propensities_of(dataset).min())
+        possible = np.where(dataset.distributions > 0, dataset.distributions, np.inf)
+        return float((self.probabilities / possible).max())
+
+    @cached_property
+    def untried(self) -> Untried:
+        """The share of the policy's decisions that the behaviour never takes."""
+        return untried(self.prepared.dataset, self.probabilities, self.prepared.growth)
 
     @cached_property
     def cumulative(self) -> Float[np.ndarray, " steps"]:

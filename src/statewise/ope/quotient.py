@@ -17,6 +17,7 @@ class Quotient:
     weight: Float[np.ndarray, " episodes"]  # what each episode carries of the estimate …
     base: Float[np.ndarray, " episodes"]  # … and would carry if the policy were the behaviour
     mass: float = 1.0  # the mean of the weights, which is 1 up to noise
+    heaviest: float = float("inf")  # what no episode's weight can exceed, in units of its base
     # None: it rests on no such thing
     imbalance: float | None = None  # of the state ratio's equations
     negative: float | None = None  # the share of the state ratio's mass that was cut off at 0

@@ -60,7 +60,7 @@ def from_decision(
         counted=sentence(judging, decision.estimate.discount),
         level=decision.level,
         worths=_worths(decision, candidates),
-        measures=decision.estimate.measures,
+        measures=decision.measures,
         overlap=_overlap(judging, policy),
         weight_shares=_shares(decision.estimate),
         calibration=_calibration(judging),

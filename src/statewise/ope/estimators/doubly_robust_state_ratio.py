@@ -4,7 +4,6 @@
 
 Errors in w and Q̂ enter as their product. Both are regularised, so that it is not nothing: what an episode does to w and
 to Q̂ is counted.
-Tang, Feng, Li, Zhou, Liu (2020); Kallus and Uehara (2020).
 """
 
 from __future__ import annotations
@@ -14,13 +13,16 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
+from statewise.ope.centred import centred
 from statewise.ope.estimators.state_ratio import carried_by_ratio, missed, within_horizon
 from statewise.ope.linear_critic import cross_fitted, moved_by
 from statewise.ope.prepared import Case
 from statewise.ope.quotient import Quotient, mean_of
 
 
+@centred
 def doubly_robust_state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
+    """Tang, Feng, Li, Zhou, Liu (2020); Kallus and Uehara (2020)."""
     critic = cross_fitted(case, rewards)
     estimate = corrected(case, rewards, critic.chosen, critic.values)
     moved = moved_by(case, rewards, critic, carried_by_ratio(case))

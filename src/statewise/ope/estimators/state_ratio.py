@@ -77,6 +77,7 @@ def _reweighted(case: Case, rewards: Float[np.ndarray, " steps"], equations: Equ
         weight=log.by_episode(carried),
         base=log.by_episode(weight),
         mass=float(carried.sum() / (weight @ solved.ratio)),
+        heaviest=float(solved.ratio.max() * case.greatest_ratio),
         imbalance=solved.excess,
         negative=solved.negative,
     )
