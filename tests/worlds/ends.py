@@ -13,8 +13,8 @@ from worlds.world import Played, World
 
 
 def recovery() -> Tabular:
-    """A ladder of eight; action 1 climbs faster. At the top the episode ends and pays 10; each step costs 1."""
-    rungs, steps = 8, 40  # nearly all have arrived long before
+    """A ladder of six; action 1 climbs faster. At the top the episode ends and pays 10; each step costs 1."""
+    rungs, steps = 6, 40  # nearly all have arrived long before
     transitions, rewards = np.zeros((rungs, 2, rungs)), np.full((rungs, 2), -1.0)
     for s in range(rungs):
         for a, up in enumerate((0.6, 0.9)):
@@ -27,19 +27,19 @@ def recovery() -> Tabular:
 
 
 def worlds() -> Iterator[World]:
-    problem, even = recovery(), np.full((8, 2), 0.5)
+    problem, even = recovery(), np.full((6, 2), 0.5)
 
     def lost(played: Played, rng: np.random.Generator) -> Played:
-        """4 % of those that go on are lost after each step."""
-        return played.cut(rng.geometric(0.04, size=len(played.lengths)))
+        """6 % of those that go on are lost after each step."""
+        return played.cut(rng.geometric(0.06, size=len(played.lengths)))
 
-    for suffix, chance in (("", 0.75), ("-worse", 0.45)):
+    for suffix, chance in (("", 0.85), ("-worse", 0.45)):
         yield tabular_world(
             f"censored{suffix}",
             "Of one episode in three the record stops before the end, at which most is paid.",
             problem,
             even,
-            np.tile([1 - chance, chance], (8, 1)),
+            np.tile([1 - chance, chance], (6, 1)),
             episodes=500,
             edit=lost,
         )
