@@ -17,6 +17,7 @@ import statewise.cli
 from statewise import improvement
 from statewise.base.decode import changed
 from statewise.cli.evaluate import _warn_of_training_data
+from statewise.data.horizon import sentence
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.improvement import Plan, Stage, improve
@@ -136,6 +137,12 @@ def test_the_decision_can_be_read_back(improved):
     assert from_run(RunFolder.open(improved.folder)).answer == "deploy"
     assert {curve.run for curve in read.curves} == {"opposd", "behaviour-cloning"}
     assert not any(curve.metric == "value" for curve in read.curves if curve.run == "behaviour-cloning")
+
+
+def test_the_report_says_how_far_the_value_counts(improved):
+    judging = log().split(0.6, 0.2, seed=0)[2]
+    assert improved.content.counted == sentence(judging, 1.0)
+    assert improved.content.counted in improved.report.read_text()
 
 
 def test_the_report_shows_how_evenly_episodes_count(improved):

@@ -15,6 +15,12 @@ from statewise.cli.terminal import answers, echo_json, table
 from statewise.data.findings import Finding, Findings
 from statewise.data.summary import Spread, Summary, summarise
 from statewise.data.table import read
+from statewise.propensities.logged import logged_calibration
+
+WRONG = (
+    "Log the probability that each action had in its state when it was drawn; if that was not kept, estimate it: "
+    "`propensity='estimate'`"
+)
 
 
 @click.command(epilog="Example: statewise inspect visits.csv --unit-column patient")
@@ -26,7 +32,11 @@ def command(log: Path, as_json: bool, **options) -> None:
 
     Exit code 2 when the log has faults.
     """
-    dataset, findings = read(log, **log_arguments(options))
+    arguments = log_arguments(options)
+    dataset, findings = read(log, **arguments)
+    calibration = None if dataset is None else logged_calibration(dataset)
+    if calibration is not None and not calibration.good:
+        findings.warn(arguments["columns"].propensity, calibration.problem, WRONG)
     summary = None if dataset is None else summarise(dataset)
     if as_json:
         echo_json(_to_dict(log, findings, summary), indent=2)
