@@ -61,6 +61,11 @@ class Equations:
         return arrived if self.chain == "continuing" else arrived - self.here[first:last]
 
     @property
+    def nothing_follows(self) -> bool:
+        """Whether every decision is the last of its episode."""
+        return self.chain != "continuing" and bool((self.restart == 1).all())
+
+    @property
     def fold_of_episode(self) -> Int[np.ndarray, " episodes"]:
         rows = np.empty(len(self.order), np.int64)
         rows[self.order] = np.repeat(np.arange(FOLDS), np.diff(self.edges))

@@ -32,7 +32,7 @@ from statewise.parts.ratio_closed_form import Basis, ClosedForm
 BLOCK = 8192  # rows that features are computed on at a time, so that logs of all sizes share one compiled program
 SCALES = (1.0, 0.5, 0.25)  # of the median distance between states
 WIDEST = 384  # features of state and time together, at most
-ROWS = 10  # of the log for each of them, at least …
+ROWS = 40  # of the log for each of them, at least …
 FEWEST, MOST = 8, 96  # … and so many of the state for each knot
 SMALLEST = 1e-6  # a direction with less of the greatest variance is rounding
 MATTERS = 1e-3  # the share of the future beyond the limit from which on time is told

@@ -93,8 +93,9 @@ def gate(
         (bound,) = intervals_of([paired], log, interval, level, draws)
     else:  # no episode carries any weight
         bound = (-np.inf, np.inf)
-    most = np.asarray(attainable(log)) - current.value
-    low, high = np.clip([paired.value + factor * (end - paired.value) for end in bound], *most).tolist()
+    least, most = attainable(log)
+    low, high = (paired.value + factor * (end - paired.value) for end in bound)
+    low, high = max(low, least - current.high), min(high, most - current.low)
     gain = Gain(new.value - current.value, low, high, factor * error, level, current.value)
     answer, reason, needed = _decide(gain, verdict, why, log.dataset.episodes, part)
     return Decision(

@@ -163,6 +163,22 @@ class Case(Remembers):
         return float((self.probabilities / possible).max())
 
     @cached_property
+    def ratio_skewness(self) -> float:
+        """Of ρ over the logged states: from Σ_a π²/μ and Σ_a π³/μ² where distributions are logged, else of the rows."""
+        dataset = self.prepared.dataset
+        if dataset.distributions is None:
+            second, third = np.mean(self.ratio**2), np.mean(self.ratio**3)
+        else:
+            possible = np.where(dataset.distributions > 0, dataset.distributions, np.inf)
+            second = float((self.probabilities**2 / possible).sum(axis=1).mean())
+            third = float((self.probabilities**3 / possible**2).sum(axis=1).mean())
+        return float((third - 3 * second + 2) / max(second - 1, 1e-12) ** 1.5)
+
+    def heaviest_product(self, steps: int) -> float:
+        """What the product of so many ratios cannot exceed."""
+        return float(np.exp(min(steps * np.log(max(self.greatest_ratio, 1.0)), 300.0)))
+
+    @cached_property
     def untried(self) -> Untried:
         """The share of the policy's decisions that the behaviour never takes."""
         return untried(self.prepared.dataset, self.probabilities, self.prepared.growth)

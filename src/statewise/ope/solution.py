@@ -26,6 +26,7 @@ from statewise.ope.features import BLOCK
 from statewise.parts.ratio_closed_form import FOLDS
 
 UNDER = 10  # times less is λ than what is best for w itself
+USUAL = 64  # features of a state
 CONTRASTS = 3  # of actions at most, beside the constant; as many as there are for four actions
 
 
@@ -54,8 +55,11 @@ class Solved:
 
     @property
     def excess(self) -> float:
-        """The share by which w misses its equations on held-out episodes, beyond the noise of their number."""
-        return float(np.sqrt(max(self.residual / FOLDS - self.noise, 0.0)))
+        """The share by which w misses its equations on held-out episodes, beyond the noise of their number.
+
+        As if there were `USUAL` equations: with more features there are more to miss, each by as little.
+        """
+        return float(np.sqrt(max(self.residual / FOLDS - self.noise, 0.0) * min(USUAL / len(self.beta), 1.0)))
 
 
 def solve(
@@ -64,6 +68,8 @@ def solve(
     """w for the policy whose ρ and probabilities on the log's rows are given."""
     rho = ratio[equations.order]
     states = equations.balance(rho)
+    if equations.nothing_follows:
+        return _unchanged(equations, states)
     contrasts = np.empty((len(rho), 0))
     if equations.chain != "continuing":  # where π in the states after the last rows would be needed
         contrasts = probabilities[equations.order] @ contrasts_of(probabilities.shape[1])
@@ -86,6 +92,22 @@ def solve(
         residual=residual,
         noise=noise_of(equations, rho, raw),
         signed=equations.in_log_order(raw),
+    )
+
+
+def _unchanged(equations: Equations, states: Float[np.ndarray, "folds rank rank"]) -> Solved:
+    """w ≡ 1, exactly, where every episode is one decision: no policy changes the states it is made in."""
+    rank, rows = equations.here.shape[1], len(equations.order)
+    return Solved(
+        beta=np.zeros(rank),
+        scale=1.0,
+        imbalance=np.zeros((rank, rank)),
+        contrasts=np.empty((rows, 0)),
+        states=states,
+        regularisation=1.0,
+        residual=0.0,
+        noise=0.0,
+        signed=np.ones(rows),
     )
 
 
@@ -133,6 +155,8 @@ def pull(
     With A = MᵀM + λI, g = A⁻¹slope, u = Mg and v = Mβ: slopeᵀdβ = gᵀda − (dM g)ᵀv − uᵀ(dM β), dM and da being what the
     episode adds to M and a, by itself and through φ̄₀.
     """
+    if equations.nothing_follows:
+        return np.zeros(len(starts))
     rho, matrix = ratio[equations.order], solved.imbalance
     g = np.linalg.solve(matrix.T @ matrix + solved.regularisation * np.eye(len(slope)), slope)
     u, v = matrix @ g, matrix @ solved.beta

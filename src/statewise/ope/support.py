@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from statewise.ope.prepared import Case
-from statewise.ope.quotient import Quotient
+from statewise.ope.quotient import Quotient, standard_error
 
 CARRIERS = 10  # episodes that are named
 CHANCE = 2.0  # standard errors
@@ -29,6 +29,7 @@ class Support:
     tail: float  # the share of all weight on the heaviest 1 % of episodes
     unsupported: float  # the share of the policy's mass on actions that the behaviour never takes there
     mass: float  # the mean of the weights: 1 up to noise, less where the policy's episodes are missing from the log
+    mass_error: float  # its standard error
     agreement: float  # the mean probability that the policy gives to the logged actions
     carriers: tuple[tuple[Any, float], ...]  # the episodes that carry most of the estimate, and their shares of it
     imbalance: float | None = None  # the share by which the state ratio misses its equations on held-out episodes
@@ -57,6 +58,7 @@ def support_of(case: Case, estimate: Quotient) -> Support:
         tail=float(weight[order[: max(1, round(TAIL * len(weight)))]].sum() / total) if total > 0 else 1.0,
         unsupported=_untried(case) if estimate.reweighted else 0.0,
         mass=estimate.mass,
+        mass_error=_mass_error(weight, base, dataset.groups),
         agreement=float(case.taken.mean()),
         carriers=tuple((dataset.episode_ids[e], float(weight[e] / total)) for e in order[:CARRIERS] if total > 0),
         imbalance=estimate.imbalance,
@@ -84,6 +86,13 @@ def _of_groups(
         if groups.max() + 1 < len(groups) and total > 0
         else _effective_share(weight, base)
     )
+
+
+def _mass_error(
+    weight: Float[np.ndarray, " episodes"], base: Float[np.ndarray, " episodes"], groups: Int[np.ndarray, " episodes"]
+) -> float:
+    mean = float(weight.sum() / base.sum())
+    return standard_error((weight - mean * base) / base.mean(), groups)
 
 
 def _untried(case: Case) -> float:

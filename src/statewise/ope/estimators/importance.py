@@ -26,5 +26,5 @@ def weighted_importance_sampling(case: Case, rewards: Float[np.ndarray, " steps"
         weight=weight,
         base=np.ones(len(weight)),
         mass=float(weight.mean()),
-        heaviest=case.greatest_ratio ** int(log.dataset.lengths.max()),
+        heaviest=case.heaviest_product(int(log.dataset.lengths.max())),
     )

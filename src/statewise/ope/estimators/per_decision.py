@@ -64,5 +64,5 @@ def _rests_on(case: Case, values: Float[np.ndarray, " episodes"], below: Float[n
         weight=log.by_episode(log.growth * case.cumulative),
         base=log.steps_each,
         mass=float(discounts @ below / discounts.sum() / len(values)),
-        heaviest=case.greatest_ratio ** len(below),
+        heaviest=case.heaviest_product(len(below)),
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from statewise.ope.measures import Evidence, Measure
+from statewise.ope.support import CHANCE
 
 
 def percent(share: float) -> str:
@@ -19,12 +22,14 @@ def _skewness(evidence: Evidence) -> float:
     The weights' own skewness is seen only once the rare heavy episode has come. Two things tell it earlier. No weight
     is greater than a known W, as no ratio is greater than 1/μ: then E|x|³ ≤ W E[x²], and skewness² ≤ W²/σ². And for
     log-normal weights, as products of many ratios nearly are, it is (1/s + 2)² (1/s − 1), with s the effective share.
+    Where an episode is one decision, the behaviour's probabilities give it exactly.
     """
     spread = 1 / max(evidence.support.effective_share, 1e-12) - 1
     if not spread > 0:
         return 0.0
     by_bound = evidence.support.heaviest**2 / spread
-    return min((spread + 3) ** 2 * spread, by_bound) / evidence.episodes
+    by_moments = evidence.case.ratio_skewness**2 if len(evidence.log.discounts) == 1 else np.inf
+    return min((spread + 3) ** 2 * spread, by_bound, by_moments) / evidence.episodes
 
 
 TRIED = Measure(
@@ -54,10 +59,12 @@ MEAN_WEIGHT = Measure(
     title="Weights that add up",
     meaning="Importance weights have mean 1. A mean far from it says that the log lacks much of what the policy "
     "does, or that a few episodes outweigh all.",
-    bounds=(0.2, 0.5),
-    unit="away from 1",
-    value=lambda evidence: abs(evidence.support.mass - 1),
-    sentence=lambda evidence: f"importance weights have mean {evidence.support.mass:.2g} instead of 1",
+    bounds=(0.03, 0.1),
+    unit="away from 1, beyond chance",
+    value=lambda evidence: max(abs(evidence.support.mass - 1) - CHANCE * evidence.support.mass_error, 0.0),
+    sentence=lambda evidence: (
+        f"importance weights have mean {evidence.support.mass:.2g} ± {evidence.support.mass_error:.1g} instead of 1"
+    ),
 )
 # A closed-form ratio that is negative, or misses its equations on held-out episodes by more than their noise. Measured
 # on CartPole, policies of all distances: beyond the second bounds estimates were off by an eighth to three quarters and
@@ -66,7 +73,7 @@ NEGATIVE = Measure(
     title="A ratio that is one",
     meaning="The share of the state ratio that had to be cut off at 0. No true ratio is negative: where this one "
     "is, the new policy reaches situations that the log hardly contains.",
-    bounds=(0.0005, 0.02),
+    bounds=(0.003, 0.02),
     unit="of the ratio",
     applies=lambda evidence: evidence.support.negative is not None,
     value=lambda evidence: evidence.support.negative,
