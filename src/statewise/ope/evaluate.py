@@ -117,27 +117,25 @@ class Judged:
         measures = measured(Evidence(self.case, quotient, support))
         verdict, reason = verdict_of(measures)
         error = standard_error(influence, groups)
-        return (
-            Estimate(
-                estimator=estimator,
-                value=quotient.value,
-                low=bounds[0],
-                high=bounds[1],
-                standard_error=error,
-                level=level,
-                effective_sample_size=support.effective,
-                verdict=verdict,
-                reason=reason,
-                measures=measures,
-                diagnostics=support,
-                influence=influence,
-                shares=quotient.weight / (quotient.weight.sum() or 1.0),
-                objective=self.log.objective,
-                discount=self.log.discount,
-            )
-            .widened(widening(error, [refit.value for refit in self.refits(estimator)]))
-            .within(*attainable(self.log))
+        estimate = Estimate(
+            estimator=estimator,
+            value=quotient.value,
+            low=bounds[0],
+            high=bounds[1],
+            standard_error=error,
+            level=level,
+            effective_sample_size=support.effective,
+            verdict=verdict,
+            reason=reason,
+            measures=measures,
+            diagnostics=support,
+            influence=influence,
+            shares=quotient.weight / (quotient.weight.sum() or 1.0),
+            objective=self.log.objective,
+            discount=self.log.discount,
         )
+        factor = widening(error, [refit.value for refit in self.refits(estimator)], quotient.allowance)
+        return estimate.widened(factor).within(*attainable(self.log))
 
 
 def intervals_of(

@@ -16,14 +16,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
 from statewise.data.device import after_last
 from statewise.data.horizon import beyond
 from statewise.ops.clock import hats, knots
-from statewise.ops.kernels import median_distance
+from statewise.ops.kernels import FourierFeatures, fourier_features, median_distance
 from statewise.ops.keys import key_for
 from statewise.parts import ratio_closed_form
 from statewise.parts.chain import Chain
@@ -31,14 +31,28 @@ from statewise.parts.ratio_closed_form import Basis, ClosedForm
 
 BLOCK = 8192  # rows that features are computed on at a time, so that logs of all sizes share one compiled program
 SCALES = (1.0, 0.5, 0.25)  # of the median distance between states
-WIDEST = 384  # features of state and time together, at most
-ROWS = 40  # of the log for each of them, at least …
-FEWEST, MOST = 8, 96  # … and so many of the state for each knot
+WIDEST = (192, 384)  # features of state and time together, at most, where each has at least so many rows …
+ROWS, MORE_ROWS = 40, 200
+FEWEST, MOST = 8, 96  # … and of the state for each knot
+FAR = 4.0  # standard deviations, beyond which a column counts as no farther
+ALONE = 0.5  # of the constant, which must never be left out
+FEW = 4  # columns, which all count alike
+CHANCE = 3.0  # standard errors
 SMALLEST = 1e-6  # a direction with less of the greatest variance is rounding
 MATTERS = 1e-3  # the share of the future beyond the limit from which on time is told
 EACH = 12  # steps: a limit up to which every step has a knot of its own
 EPISODES = 100  # for every further knot
 KNOTS = (3, 8)
+
+
+class Raw(eqx.Module):
+    """Waves of all columns together, and each column by itself with its square: of many columns, few matter."""
+
+    waves: FourierFeatures
+
+    def __call__(self, states: Float[Array, "n inputs"]) -> Float[Array, "n raw"]:
+        near = jnp.clip(states, -FAR, FAR)
+        return jnp.concatenate([self.waves(states), ALONE * near, ALONE * (near**2 - 1)], axis=1)
 
 
 class Features(NamedTuple):
@@ -60,28 +74,62 @@ def time_knots(dataset: Dataset, discount: float) -> Float[np.ndarray, " knots"]
 
 
 def make_features(
-    dataset: Dataset, scaler: Scaler, chain: Chain, clock: np.ndarray | None, seed: int, settings: ClosedForm
+    dataset: Dataset,
+    scaler: Scaler,
+    chain: Chain,
+    clock: Float[np.ndarray, " knots"] | Int[np.ndarray, " knots"] | None,
+    to_come: Float[np.ndarray, " steps"],
+    seed: int,
+    settings: ClosedForm,
 ) -> Features:
-    """Those of all rows; `clock` has the knots."""
+    """Those of all rows. `clock` has the knots; `to_come` is what the log earned from each row on."""
     states = scaler(np.asarray(dataset.observations, np.float64))
+    relevance = relevance_of(states, to_come, chain.weight)
+    states = states * relevance
     sample = np.resize(np.random.default_rng(seed).permutation(len(states)), BLOCK)
     if clock is not None:
-        width = min(WIDEST, len(dataset) // ROWS) // len(clock)
+        least, most = WIDEST
+        width = max(min(len(dataset) // ROWS, least), min(len(dataset) // MORE_ROWS, most)) // len(clock)
         settings = replace(settings, rank=min(max(width, FEWEST), MOST))
     bandwidth = (settings.bandwidth or median_distance(states)) * np.resize(SCALES, settings.features)
-    key = key_for(jax.random.key(seed), "features")
+    waves = fourier_features(key_for(jax.random.key(seed), "features"), states.shape[1], settings.features, bandwidth)
     weight = chain.weight[sample]
-    basis = ratio_closed_form.make_basis(settings, states[sample], bandwidth, key, weight if weight.any() else None)
+    drawn = np.asarray(Raw(waves)(jnp.asarray(states[sample], jnp.float32)), np.float64)
+    basis = ratio_closed_form.turned(settings, Raw(waves), drawn, weight if weight.any() else None)
     phi = _of(basis, states)
     following = np.append(phi[1:], phi[:1], axis=0)
     if chain.kind == "continuing":
         last = dataset.starts[1:] - 1
-        following[last] = _of(basis, scaler(np.asarray(after_last(dataset), np.float64)))
+        following[last] = _of(basis, relevance * scaler(np.asarray(after_last(dataset), np.float64)))
     if clock is None:
         return Features(phi, following)
     now, then = hats(dataset.time, clock), hats(dataset.time + 1, clock)
     turn = _whitening(phi, now, chain.weight)
     return Features(_timed(phi, now, turn), _timed(following, then, turn))
+
+
+def relevance_of(
+    states: Float[np.ndarray, "n columns"], to_come: Float[np.ndarray, " n"], weight: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " columns"]:
+    """How much each column by itself tells of what is to come, by its correlation or its square's; 1 for the one most.
+
+    Distances between states, and so the waves, follow the columns that matter. Of few, all count alike; of many, none
+    counts for less than its share: it may matter together with others, or for where a policy leads.
+    """
+    share = weight / weight.sum()
+    centred = to_come - share @ to_come
+
+    def correlation(values: Float[np.ndarray, "n columns"]) -> Float[np.ndarray, " columns"]:
+        values = values - share @ values
+        spread = np.sqrt((share @ values**2) * (share @ centred**2))
+        return np.abs(np.divide((share * centred) @ values, spread, out=np.zeros(len(spread)), where=spread > 1e-12))
+
+    near = np.clip(states, -FAR, FAR)
+    tells = np.maximum(correlation(near), correlation(near**2))
+    most = tells.max()
+    if most * np.sqrt(len(states)) < CHANCE:
+        return np.ones(len(tells))
+    return np.clip(tells / most, min(FEW / len(tells), 1.0), 1.0)
 
 
 def _of(basis: Basis, states: Float[np.ndarray, "n inputs"]) -> Float[np.ndarray, "n rank"]:

@@ -111,7 +111,8 @@ class Prepared(Remembers):
         return self._equations(chain, time_knots(self.dataset, self.discount))
 
     def _equations(self, chain: Chain, clock: Float[np.ndarray, " knots"] | None) -> Equations:
-        features = make_features(self.dataset, self.scaler, chain, clock, self.seed, RATIO)
+        to_come = self.to_come(self.dataset.rewards)
+        features = make_features(self.dataset, self.scaler, chain, clock, to_come, self.seed, RATIO)
         return make_equations(self.dataset, features, chain, self.seed, RATIO)
 
     @cached_property

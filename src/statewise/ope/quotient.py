@@ -23,6 +23,7 @@ class Quotient:
     negative: float | None = None  # the share of the state ratio's mass that was cut off at 0
     missed: float | None = None  # what a critic finds missing from the estimate, in standard errors
     leaning: float | None = None  # by how many a critic has moved it
+    allowance: float = 0.0  # a standard error for what no redrawn episodes would show, beside that of `influence`
     reweighted: bool = True  # False: it says nothing of the policy
 
     @property

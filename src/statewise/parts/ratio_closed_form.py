@@ -20,6 +20,7 @@ other two as the product (Mβ)₂·(Mβ)₃: like the paper's two batches, this 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -30,7 +31,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from statewise.data.dataset import Dataset
 from statewise.data.device import after_last
-from statewise.ops.kernels import FourierFeatures, fourier_features
+from statewise.ops.kernels import fourier_features
 from statewise.parts.chain import Chain
 
 FOLDS = 3
@@ -53,7 +54,7 @@ class ClosedForm:
 class Basis(eqx.Module):
     """x ↦ φ(x), features with E_μ[φφᵀ] = I on the log they were made for, and their weights as test functions."""
 
-    features: FourierFeatures | None  # None: the observations themselves
+    features: Callable[[Array], Array] | None  # Fourier features, or others; None: the observations themselves
     turn: Float[Array, "raw rank"]
     importance: Float[Array, " rank"]
 
@@ -101,7 +102,7 @@ def make_basis(
 
 def turned(
     settings: ClosedForm,
-    features: FourierFeatures | None,
+    features: Callable[[Array], Array] | None,
     values: Float[np.ndarray, "n raw"],
     weight: Float[np.ndarray, " n"] | None = None,
 ) -> Basis:

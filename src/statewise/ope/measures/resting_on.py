@@ -107,7 +107,7 @@ LEANING = Measure(
     title="Not by the critic alone",
     meaning="How far the critic corrects the state ratio. Where it is far, the estimate rests on the critic, whose "
     "own error no interval holds.",
-    bounds=(2.0, None),
+    bounds=(4.0, None),
     unit="standard errors",
     applies=lambda evidence: evidence.support.leaning is not None,
     value=lambda evidence: evidence.support.leaning,
