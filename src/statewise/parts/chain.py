@@ -3,6 +3,8 @@
 - *renewal*: an episode that ends starts again. The stationary ratio is that of expected visits per episode.
 - *discounted*: the same, where every step also ends the episode with probability 1 − γ: the ratio of discounted visits.
 - *continuing*: episodes continue after the log, and the ratio is that of stationary distributions.
+
+Where the log has a clock, its states are those of state and time together, and the limit is an end.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
+from statewise.data.horizon import recorded_weight
 
 Kind = Literal["renewal", "continuing", "discounted"]
 
@@ -25,18 +29,20 @@ class Chain:
     kind: Kind
     onward: Float[np.ndarray, " steps"]  # γc: the chance of moving on to the next state; otherwise the episode restarts
     weight: Float[np.ndarray, " steps"]  # γᵗ; 0 where the next state is unknown
+    timed: bool = False  # states are those of state and time together
 
     @property
     def visits(self) -> Float[np.ndarray, " steps"] | None:
         """The rows' weights; None where all are equal."""
-        return self.weight if self.kind == "discounted" else None
+        return self.weight if self.kind == "discounted" or self.timed else None
 
 
 def kind_of(dataset: Dataset, discount: float, stationary: bool = True) -> Kind:
     """Which equations hold. Where no episode terminates, `stationary` includes what happens after the log."""
     if discount < 1:
         return "discounted"
-    return "continuing" if stationary and not dataset.terminated.any() else "renewal"
+    endless = stationary and not dataset.terminated.any() and not has_clock(dataset)
+    return "continuing" if endless else "renewal"
 
 
 def chain_of(dataset: Dataset, discount: float, stationary: bool = True) -> Chain:
@@ -47,4 +53,7 @@ def chain_of(dataset: Dataset, discount: float, stationary: bool = True) -> Chai
         usable[last] = dataset.has_final_observation
     else:
         onward[last] = 0.0
+    if has_clock(dataset):
+        # whoever was cut off before the limit is stood for by those that were not
+        return Chain(kind, onward, discount**dataset.time * recorded_weight(dataset), timed=True)
     return Chain(kind, onward, discount**dataset.time * usable)
