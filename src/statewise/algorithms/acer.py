@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from statewise.algorithms import Algorithm
+from statewise.data.clock import limit_of
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, device_log
 from statewise.data.discount import discount_of
@@ -26,7 +27,7 @@ from statewise.parts.actor import Actor
 from statewise.parts.chain import Kind, chain_of
 from statewise.parts.learned import Learned, descend_once, start
 from statewise.parts.metrics import INITIAL_STATES, Metrics, of_learner
-from statewise.parts.policy import entropy, expectation, log_policy
+from statewise.parts.policy import entropy, expectation, log_policy, seen_by
 from statewise.parts.q_network import QNetwork
 from statewise.parts.ratio import ClosedForm, RatioNetwork
 from statewise.parts.tracked import Tracked, follow
@@ -53,6 +54,7 @@ class ACER:
     batch: int = 5000
     clone_steps: int = 2000
     state_ratio: ClosedForm | RatioNetwork | None = None
+    clock: bool = True  # critic and ratio know the time left where a limit cuts episodes off
     updates: int = 500
 
 
@@ -82,8 +84,8 @@ def prepare(config: ACER, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepar
             "(columns propensity_0, propensity_1, …), or use another algorithm"
         )
     discount = discount_of(dataset, config.discount)
+    dataset, view = view_of(dataset, limit=limit_of(dataset, discount) if config.clock else None)
     behaviour = jnp.asarray(dataset.distributions, jnp.float32)
-    dataset, view = view_of(dataset)
     chain, ground = chain_of(dataset, discount), None
     if config.state_ratio is not None:
         ground = ratio.prepare(config.state_ratio, dataset, chain, key_for(key, "features"))
@@ -94,7 +96,7 @@ def prepare(config: ACER, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepar
 def init(config: ACER, data: Prepared, key: Key[Array, ""]) -> State:
     """The policy and its average start as the cloned behaviour."""
     features, log = data.log.rows.features, data.log
-    cloned = actor.clone(_actor(config), features, data.log.actions, log, key_for(key, "clone"))
+    cloned = actor.clone(_actor(config), log.rows.seen, data.log.actions, log, key_for(key, "clone"))
     critic = q_network.initial(config.critic, features, data.log.actions, config.updates, key_for(key, "critic"))
     w = None
     if config.state_ratio is not None and data.ground is not None:
@@ -137,7 +139,7 @@ def update(config: ACER, data: Prepared, state: State, key: Key[Array, ""]) -> t
 
     # Ascend it; the average policy follows
     def actor_loss(network: Network) -> Float[Array, ""]:
-        along = jnp.sum(gradient * network(rows.state), axis=-1)
+        along = jnp.sum(gradient * network(seen_by(network, rows.state)), axis=-1)
         return -jnp.sum(weight * along) / jnp.sum(weight)
 
     learned, _ = descend_once(state.actor, actor.optimiser(_actor(config), config.updates), actor_loss)

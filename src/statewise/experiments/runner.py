@@ -23,7 +23,9 @@ import jax
 import numpy as np
 
 from statewise.algorithms import Settings, algorithm_of
+from statewise.data.clock import limit_of
 from statewise.data.dataset import Dataset
+from statewise.data.discount import discount_of
 from statewise.domains.source import Earned
 from statewise.experiments import manifest, records
 from statewise.experiments.logs import log_of, play
@@ -86,7 +88,27 @@ def _logs(out: Path, study: Study, cell: Cell, notify: Notify) -> dict[int, Data
 def _run_method(
     out: Path, study: Study, cell: Cell, method: Method, seeds: list[int], logs: Mapping[int, Dataset], notify: Notify
 ) -> None:
-    """Runs the given seeds in one compiled program; on an accelerator all at once."""
+    """Runs the given seeds in one compiled program, or in two where some logs have a clock and some have not."""
+    for alike in _alike(study.config(cell, method), logs):
+        here = [seed for seed in seeds if seed in alike]
+        if here:
+            _run_alike(out, study, cell, method, here, alike, notify)
+
+
+def _alike(config: Settings, logs: Mapping[int, Dataset]) -> list[dict[int, Dataset]]:
+    """Those whose learner has a clock, and those whose learner has none."""
+
+    def timed(data: Dataset) -> bool:
+        return getattr(config, "clock", False) and limit_of(data, discount_of(data, config.discount)) is not None
+
+    parts = [{seed: data for seed, data in logs.items() if timed(data) is clock} for clock in (False, True)]
+    return [part for part in parts if part]
+
+
+def _run_alike(
+    out: Path, study: Study, cell: Cell, method: Method, seeds: list[int], logs: Mapping[int, Dataset], notify: Notify
+) -> None:
+    """On an accelerator all seeds at once."""
     config, stride = study.config(cell, method), study.stride(method)
     learn = _Learner(config, logs)
     alone = not learn.compiled or jax.default_backend() == "cpu"

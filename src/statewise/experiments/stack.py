@@ -93,5 +93,6 @@ def _ground(ground: Ground, steps: int, rows: int, fold: int) -> Ground:
         sizes=flow.sizes,
         importance=flow.importance,
         continuing=flow.continuing,
+        memory=flow.memory,
     )
     return replace(ground, flow=longer)

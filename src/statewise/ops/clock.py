@@ -41,3 +41,27 @@ def hats(
     [[1.0, 0.0], [0.75, 0.25], [0.5, 0.5], [0.0, 1.0]]
     """
     return np.stack([np.interp(times, knots, unit) for unit in np.eye(len(knots))], axis=1)
+
+
+def smoothness(knots: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k k"]:
+    """L with LLᵀ = exp(−|kᵢ − kⱼ|/H): hats · L are features whose products are a kernel of time.
+
+    Slow changes have the largest variance. That of fast ones falls only as the square of their frequency, so that none
+    is lost where every step has a knot.
+    """
+    return np.linalg.cholesky(np.exp(-np.abs(knots[:, None] - knots[None, :]) / (knots[-1] + 1)))
+
+
+def joint_moment(
+    values: Float[np.ndarray, "n features"], hats: Float[np.ndarray, "n k"], weight: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, "k features k features"]:
+    """Σᵢ weightᵢ xᵢxᵢᵀ of x = hats ⊗ values. At most two neighbouring hats are not 0, so most of it is."""
+    count, features = hats.shape[1], values.shape[1]
+    moment = np.zeros((count, features, count, features))
+    for j in range(count):
+        rows = np.flatnonzero(hats[:, j])
+        left = (weight[rows] * hats[rows, j])[:, None] * values[rows]
+        for k in range(j, min(j + 2, count)):
+            block = left.T @ (hats[rows, k, None] * values[rows])
+            moment[j, :, k], moment[k, :, j] = block, block.T
+    return moment

@@ -1,4 +1,7 @@
-"""The policy: a softmax over a network's outputs, restricted to legal actions."""
+"""The policy: a softmax over a network's outputs, restricted to legal actions.
+
+Its network sees the first columns of a state, as many as it has inputs: all of them but the clock.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def log_policy(
     network: Network, state: Float[Array, "*batch features"], legal: Bool[Array, "*batch actions"] | None = None
 ) -> Float[Array, "*batch actions"]:
     """log π(·|s); −∞ for illegal actions."""
-    logits = network(state)
+    logits = network(seen_by(network, state))
     if legal is not None:
         logits = jnp.where(legal, logits, -jnp.inf)
     return jax.nn.log_softmax(logits)
@@ -36,13 +39,18 @@ def chance_of_taken(network: Network, rows: Rows) -> Float[Array, "*batch"]:
         chances = jnp.exp(log_policy(network, rows.state, rows.legal))
         return jnp.take_along_axis(chances, rows.action[..., None], axis=-1)[..., 0]
     # the same, one action at a time over all rows: much faster on a CPU than a softmax over few numbers for each row
-    logits = list(network.outputs_first(rows.state))
+    logits = list(network.outputs_first(seen_by(network, rows.state)))
     if rows.legal is not None:
         logits = [jnp.where(rows.legal[..., a], logit, -jnp.inf) for a, logit in enumerate(logits)]
     most = jax.lax.stop_gradient(reduce(jnp.maximum, logits))
     weights = [jnp.exp(logit - most) for logit in logits]
     taken = reduce(jnp.add, [jnp.where(rows.action == a, weight, 0.0) for a, weight in enumerate(weights)])
     return taken / reduce(jnp.add, weights)
+
+
+def seen_by(network: Network, state: Float[Array, "*batch features"]) -> Float[Array, "*batch seen"]:
+    """What a policy's network sees of a state."""
+    return state[..., : network.weights[0].shape[0]]
 
 
 def expectation(
