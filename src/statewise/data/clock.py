@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from statewise.data.dataset import ROW_COLUMNS, Dataset
 from statewise.data.horizon import Horizon, beyond
 
-CLOCK = "clock"  # the column of the time
+CLOCK = "(clock)"  # the column of the time; no log has one of that name
 MATTERS = 1e-3  # a limit beyond which less than this share of the future lies is none
 
 

@@ -62,7 +62,7 @@ class Features(NamedTuple):
     after: Float[np.ndarray, "steps rank"]
 
 
-def time_knots(dataset: Dataset, discount: float) -> Float[np.ndarray, " knots"] | None:
+def time_knots(dataset: Dataset, discount: float) -> Int[np.ndarray, " knots"] | None:
     """Where the hats stand; None where no time needs to be told."""
     steps = dataset.horizon.steps
     assert steps is not None
@@ -77,7 +77,7 @@ def make_features(
     dataset: Dataset,
     scaler: Scaler,
     chain: Chain,
-    clock: Float[np.ndarray, " knots"] | Int[np.ndarray, " knots"] | None,
+    clock: Int[np.ndarray, " knots"] | None,
     to_come: Float[np.ndarray, " steps"],
     seed: int,
     settings: ClosedForm,

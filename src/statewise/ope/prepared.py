@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
@@ -110,7 +110,7 @@ class Prepared(Remembers):
         chain = chain_of(self.dataset, self.discount, stationary=False)
         return self._equations(chain, time_knots(self.dataset, self.discount))
 
-    def _equations(self, chain: Chain, clock: Float[np.ndarray, " knots"] | None) -> Equations:
+    def _equations(self, chain: Chain, clock: Int[np.ndarray, " knots"] | None) -> Equations:
         to_come = self.to_come(self.dataset.rewards)
         features = make_features(self.dataset, self.scaler, chain, clock, to_come, self.seed, RATIO)
         return make_equations(self.dataset, features, chain, self.seed, RATIO)

@@ -7,8 +7,8 @@ state and action, the mean over those for whom the action was not taken may be a
 
     E[(δ − κ)₊] = Γ E[(δ − κ)₋],
 
-and they are a share 1 − μ(a|s) of all. The value is then lower by at most max_t Σ_{i at t} gᵢ (1 − μᵢ) |κ|, where gᵢ is what
-the estimate multiplies a row by. Γ is where this is as much as the lower bound of the gain.
+and they are a share 1 − μ(a|s) of all. The value is then lower by at most max_t Σ_{i at t} gᵢ (1 − μᵢ) |κ|, where gᵢ
+is what the estimate multiplies a row by. Γ is where this is as much as the lower bound of the gain.
 Namkoong, Keramati, Yadlowsky, Brunskill (2020), for residuals whose distribution is the same in all states.
 """
 

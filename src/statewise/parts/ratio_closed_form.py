@@ -143,7 +143,7 @@ def turned(
 
 def turned_together(
     settings: ClosedForm,
-    features: FourierFeatures | None,
+    features: Callable[[Array], Array] | None,
     values: Float[np.ndarray, "n raw"],
     weight: Float[np.ndarray, " n"] | None,
     times: Int[np.ndarray, " n"],

@@ -10,8 +10,8 @@ import numpy as np
 def widening(standard_error: float, values: Sequence[float] = (), allowance: float = 0.0) -> float:
     """√(s² + b² + a²)/s: how much an error s grows by what redrawn episodes do not show.
 
-    `values` are the same estimate on each of `Dataset.refits`, b² their variance: it is not known which propensities are
-    right. That is the safe side: in truth the two errors often cancel in part. `allowance` is a, an estimator's own.
+    `values` are the same estimate on each of `Dataset.refits`, b² their variance: it is not known which propensities
+    are right. That is the safe side: in truth the two often cancel in part. `allowance` is a, an estimator's own.
     """
     if not standard_error > 0:
         return 1.0
