@@ -86,7 +86,7 @@ def gate(
     verdict, why = verdict_of(measures)
     error = standard_error(paired.influence(), log.dataset.groups)
     pairs = zip(judged.refits(estimator), judged.refits("behaviour"), strict=True)
-    factor = widening(error, [one.value - other.value for one, other in pairs], paired.allowance)
+    factor = widening(error, [one.value - other.value - paired.value for one, other in pairs], paired.allowance)
     if np.isfinite(paired.influence()).all():
         # where few episodes decide, a bound that holds for every distribution
         interval = "bernstein" if verdict == "weak" else "bootstrap"

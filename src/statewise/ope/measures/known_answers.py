@@ -13,7 +13,7 @@ from statewise.ope.clone import behaviour_by_clone
 from statewise.ope.estimators.doubly_robust import doubly_robust
 from statewise.ope.estimators.state_ratio import within_horizon
 from statewise.ope.measures import Evidence, Measure
-from statewise.ope.measures.resting_on import ENOUGH, EVEN, MEAN_WEIGHT, percent
+from statewise.ope.measures.resting_on import ENOUGH, EVEN, percent
 from statewise.ope.quotient import Quotient, standard_error
 from statewise.ope.support import support_of
 
@@ -75,11 +75,12 @@ def _importance_based(evidence: Evidence) -> Other | None:
     other = case.remembered("importance-based", lambda: centred(doubly_robust)(case, log.dataset.rewards))
     support = support_of(case, other)
     beside = evidence._replace(estimate=other, support=support)
-    if any(measure.outcome(measure.value(beside)) == "bad" for measure in (ENOUGH, EVEN, MEAN_WEIGHT)):
+    if ENOUGH.outcome(ENOUGH.value(beside)) != "good":
         return None
     error = standard_error(evidence.estimate.influence() - other.influence(), log.dataset.groups)
+    error *= np.sqrt(max(EVEN.value(beside) or 0.0, 1.0))  # where few weights decide, it is less than it seems
     apart = abs(evidence.estimate.value - other.value)
-    return Other(other, apart / error if error > 0 else 0.0)
+    return Other(other, float(apart / error) if error > 0 else 0.0)
 
 
 def _agreement(evidence: Evidence) -> float | None:
