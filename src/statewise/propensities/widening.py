@@ -13,7 +13,7 @@ def widening(standard_error: float, values: Sequence[float] = (), allowance: flo
     `values` are the same estimate on each of `Dataset.refits`, b² their variance: it is not known which propensities
     are right. That is the safe side: in truth the two often cancel in part. `allowance` is a, an estimator's own.
     """
-    if not standard_error > 0:
+    if not 0 < standard_error < np.inf:
         return 1.0
     between = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return float(np.sqrt(standard_error**2 + between**2 + allowance**2) / standard_error)
