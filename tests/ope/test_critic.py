@@ -64,7 +64,7 @@ def logs():
 
 
 def test_the_critic_follows_what_changes_slowly(logs):
-    """Its penalty is its own: the ratio's, which is larger, leaves twice the error."""
+    """Its penalty is its own: the ratio's, which is larger, leaves more than twice the error."""
     truth = logged_value(walk(), right(0.56))
     assert truth > 1.3 * logged_value(walk(), right(0.5))
     errors = {name: [] for name in NAMES}
@@ -72,7 +72,8 @@ def test_the_critic_follows_what_changes_slowly(logs):
         for name, one in evaluate_all(to_the_right, log, NAMES, draws=2).items():
             errors[name].append(one.value / truth - 1)
     root = {name: np.sqrt(np.mean(np.square(values))) for name, values in errors.items()}
-    assert root["doubly-robust-state-ratio"] < 0.03 < root["state-ratio"]
+    assert root["doubly-robust-state-ratio"] < 0.015
+    assert 2 * root["doubly-robust-state-ratio"] < root["state-ratio"] < 0.05
 
 
 def test_what_the_critic_finds_missing_against_a_plain_loop(logs):
