@@ -99,3 +99,21 @@ def test_a_greater_gain_takes_a_stronger_reason_and_the_gate_says_which():
     assert decision.answer == "deploy"
     assert decision.hidden_reason == pytest.approx(turning_point(case, decision.low))
     assert sw.gate(lambda seen: np.tile([1.0, 0.0], (len(seen), 1)), data).hidden_reason is None
+
+
+def test_only_those_who_were_not_given_it_may_have_fared_otherwise():
+    """Of decisions taken with 80 %, a fifth: the value is lower by .2 |κ|, κ that of the rewards of action 1."""
+    rng, episodes = np.random.default_rng(0), 3000
+    taken = (rng.random(episodes) < 0.8).astype(int)
+    rewards = rng.normal(taken, 1.0)
+    data = sw.Dataset.from_episodes(
+        observations=[np.ones((1, 1))] * episodes,
+        actions=list(taken[:, None]),
+        rewards=list(rewards[:, None]),
+        distributions=[np.array([[0.2, 0.8]])] * episodes,
+        terminated=[True] * episodes,
+    )
+    case = Case(prepare(data), always(data.observations))
+    outcomes = rewards[taken == 1] - rewards[taken == 1].mean()
+    margin = -0.2 * lowest_mean(outcomes, np.ones(len(outcomes)), 3.0)
+    assert turning_point(case, margin) == pytest.approx(3.0, rel=0.01)
