@@ -88,11 +88,10 @@ def make_equations(dataset: Dataset, features: Features, chain: Chain, seed: int
     fold = (np.random.default_rng(seed).permutation(dataset.episodes) % FOLDS)[dataset.episode_of_step]
     order = np.argsort(fold, kind="stable")
     edges = tuple(np.searchsorted(fold[order], np.arange(FOLDS + 1)).tolist())
-    weight = chain.weight[order]
+    # of the whole log, not of each fold: a fold of long episodes would count for less, and so would their return
+    weight = chain.weight[order] / chain.weight.sum()
     here, arrived = here[order], arrived[order]
     parts = list(pairwise(edges))
-    for a, b in parts:
-        weight[a:b] /= FOLDS * weight[a:b].sum()
     fixed = np.zeros((FOLDS, here.shape[1], here.shape[1]))
     if chain.kind == "continuing":
         fixed = np.stack([_moment(arrived[a:b], weight[a:b], arrived[a:b]) for a, b in parts])

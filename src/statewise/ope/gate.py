@@ -95,8 +95,11 @@ def gate(
         bound = (-np.inf, np.inf)
     least, most = attainable(log)
     low, high = (paired.value + factor * (end - paired.value) for end in bound)
-    low, high = max(low, least - current.high), min(high, most - current.low)
-    gain = Gain(new.value - current.value, low, high, factor * error, level, current.value)
+    value = new.value - current.value
+    # both ends: where the estimate itself lies outside of what can be earned, so may both
+    low, high = (float(np.clip(end, least - current.high, most - current.low)) for end in (low, high))
+    low, high = min(low, value), max(high, value)
+    gain = Gain(value, low, high, factor * error, level, current.value)
     answer, reason, needed = _decide(gain, verdict, why, log.dataset.episodes, part)
     return Decision(
         answer=answer,

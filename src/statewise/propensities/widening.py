@@ -14,7 +14,7 @@ def widening(standard_error: float, deviations: Sequence[float] = (), allowance:
     propensities are right, nor whether refitting always moves them the same way. That is the safe side: in truth errors
     often cancel in part. `allowance` is a, an estimator's own.
     """
-    if not standard_error > 0:
+    if not 0 < standard_error < np.inf:
         return 1.0
     count = len(deviations)
     between = float(np.sqrt(np.sum(np.square(deviations)) / (count - 1))) if count > 1 else 0.0
