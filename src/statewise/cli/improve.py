@@ -24,6 +24,8 @@ from statewise.cli.types import Duration, RegisteredName
 from statewise.improvement import Improvement, Plan, Stage, improve
 from statewise.learning.presets import OWN, preset
 from statewise.learning.settings import read_settings
+from statewise.ope.estimate import Estimate
+from statewise.ope.gate import Decision
 
 LINES = 10  # at most, of each stage of learning
 
@@ -134,9 +136,10 @@ def _show(improvement: Improvement, seconds: float, as_json: bool) -> None:
     console.print(Panel(Text.assemble(coloured(decision.answer.capitalize()), "\n", reason), width=100))
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_row("  today", f"{decision.baseline.value:.4g}  (mean return of the evaluation episodes)")
-    value = f"{estimate.value:.4g}  ({estimate.low:.4g} to {estimate.high:.4g}), " if estimate.identified else ""
-    table.add_row("  new policy", f"{value}{estimate.verdict}")
+    table.add_row("  new policy", _interval(estimate))
+    table.add_row("  gain", _interval(decision))
     console.print(table)
+    console.print(Text(f"  {improvement.content.counted}"))
     console.print()
     console.print(checks_table(decision))
     console.print()
@@ -148,3 +151,11 @@ def _show(improvement: Improvement, seconds: float, as_json: bool) -> None:
             Text(f"  The time budget stopped learning by {names}; run the same command without it to resume.")
         )
     console.print(Text(f"  {seconds:.0f} s"))
+
+
+def _interval(of: Estimate | Decision) -> str:
+    """Value, interval and verdict; no numbers that the log does not identify."""
+    if of.verdict == "not identified":
+        return of.verdict
+    value = of.difference if isinstance(of, Decision) else of.value
+    return f"{value:.4g}  ({of.low:.4g} to {of.high:.4g}), {of.verdict}"

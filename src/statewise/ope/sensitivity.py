@@ -62,8 +62,8 @@ def sentence(gamma: float) -> str:
         )
     return (
         f"A reason that is not in the log would have to multiply the odds of an action by {shown:.{digits}f} at one "
-        f"decision of an episode to turn this over: to make likely by {100 * gamma / (1 + gamma):.0f} % what the log "
-        "gives a chance of 50 %. Ask those who decided whether anything that they saw could do so."
+        f"decision of an episode to turn this over: make it {100 * gamma / (1 + gamma):.0f} % likely where the log "
+        "says 50 %. Ask those who decided whether anything that they saw could do that."
     )
 
 

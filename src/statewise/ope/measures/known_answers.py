@@ -44,9 +44,9 @@ def _outside(evidence: Evidence) -> float:
 
 def _range_sentence(evidence: Evidence) -> str:
     low, high = attainable(evidence.log)
-    if _outside(evidence) == 0:
-        return f"the estimate lies within what can be earned, {low:.4g} to {high:.4g}"
-    return f"the estimate lies outside what can be earned, {low:.4g} to {high:.4g}"
+    outside = _outside(evidence)
+    where = "within" if outside == 0 else f"{outside:.1f} standard errors outside"
+    return f"the estimate lies {where} what can be earned, {low:.4g} to {high:.4g}"
 
 
 def _itself(evidence: Evidence) -> float | None:
@@ -123,7 +123,7 @@ LENGTH = Measure(
     ),
 )
 RANGE = Measure(
-    title="What can be earned",
+    title="No more than is possible",
     meaning="No policy earns more than the greatest reward at every step, or less than the least.",
     bounds=(1.0, 3.0),
     unit="standard errors outside",
@@ -132,7 +132,7 @@ RANGE = Measure(
     sentence=_range_sentence,
 )
 ITSELF = Measure(
-    title="What is done today, by the same method",
+    title="A value that is known",
     meaning="What today's behaviour is worth is known: the log earned it. A model of the behaviour, judged as the "
     "policy is, must come to the same.",
     bounds=(3.0, None),
@@ -155,7 +155,7 @@ AGREEMENT = Measure(
     missing="importance weights over whole episodes are too uneven to compare with",
 )
 DRIFT = Measure(
-    title="Early and late episodes",
+    title="The same early and late",
     meaning="The gain must be the same in the log's early and late episodes, or it is not known what it is now.",
     remedy="What would help are episodes logged after whatever changed",
     bounds=(1.63, 1.95),

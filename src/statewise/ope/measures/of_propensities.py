@@ -95,6 +95,6 @@ MEAN_RATIO = Measure(
     applies=lambda evidence: evidence.estimate.reweighted,
     value=_mean_ratio,
     sentence=lambda evidence: (
-        f"the mean of π/μ in similar situations is off 1 by {_mean_ratio(evidence):.2g} times what chance would show"
+        f"in similar situations the mean of π/μ differs from 1 by {_mean_ratio(evidence):.2g} times what chance shows"
     ),
 )
