@@ -65,7 +65,7 @@ def _calibration(evidence: Evidence) -> float:
 
 
 ESTIMATED = Measure(
-    title="Propensities that agree with what was done",
+    title="Estimated propensities that agree with what was done",
     meaning="Where propensities were estimated: how far they are from how often each action was taken, in units of "
     "what chance alone would show.",
     bounds=(1.0, None),

@@ -69,7 +69,7 @@ MEAN_WEIGHT = Measure(
     remedy=UNLIKE,
     value=lambda evidence: max(abs(evidence.support.mass - 1) - CHANCE * evidence.support.mass_error, 0.0),
     sentence=lambda evidence: (
-        f"importance weights have mean {evidence.support.mass:.2g} ± {evidence.support.mass_error:.1g} (right: 1)"
+        f"importance weights have mean {evidence.support.mass:.3g} ± {evidence.support.mass_error:.1g} (right: 1)"
     ),
 )
 # A closed-form ratio that is negative, or misses its equations on held-out episodes by more than their noise. Measured
