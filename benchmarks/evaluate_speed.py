@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from statewise.data.dataset import Dataset
@@ -77,7 +78,7 @@ def decisions() -> Iterator[tuple[str, Dataset, Policy]]:
 
 def as_function(act: Act) -> Policy:
     """A simulator's policy as a function of many observations."""
-    return lambda observations: np.asarray(jax.vmap(act)(np.asarray(observations, np.float32)), np.float64)
+    return lambda observations: np.asarray(jax.vmap(act)(jnp.asarray(observations, jnp.float32)), np.float64)
 
 
 def time_decisions(repeats: int) -> None:

@@ -178,7 +178,7 @@ def _show(evaluation: Evaluation) -> None:
 def _estimates_table(estimates: dict[str, Estimate]) -> Table:
     level = next(iter(estimates.values())).level
     interval = f"{100 * level:g} % interval"
-    shown = table(("estimator", "value", interval, "effective\nepisodes", "verdict"), left=("estimator", "verdict"))
+    shown = table(("estimator", "value", interval, "effective\nsample", "verdict"), left=("estimator", "verdict"))
     for name, one in estimates.items():
         value, ends = (f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}") if one.identified else ("–", "–")
         shown.add_row(name, value, ends, f"{one.effective_sample_size:.0f}", coloured(one.verdict))
