@@ -11,6 +11,7 @@ def attainable(log: Prepared) -> tuple[float, float]:
     least, greatest = float(rewards.min()), float(rewards.max())
     if log.objective == "average":
         return least, greatest
-    longest = float(log.discounts.sum())
+    # where episodes end by themselves, nobody knows how long others would go on
+    longest = log.longest
     shortest = longest if log.equally_long else 1.0
     return least * (longest if least < 0 else shortest), greatest * (longest if greatest > 0 else shortest)

@@ -24,6 +24,7 @@ RIDGE = 1e-4  # of features with second moment 1
 # Of the normal equations, which have the squares of 1 − γP: what changes slowly, as health does, has little there, and
 # a penalty fit for w takes it for noise. On HIV this is the difference between values 70 % too low and 11 % off.
 SLOW = 1e-6
+LONGER = 5  # times
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +139,11 @@ def moved_by(
 
 
 def _bounds(case: Case, rewards: Float[np.ndarray, " steps"]) -> tuple[float, float]:
-    """What the longest logged episode would earn at the least and the greatest reward: no critic is believed more."""
-    steps = float(case.prepared.discounts.sum())
+    """What the longest episode would earn at the least and the greatest reward: no critic is believed more.
+
+    Where episodes end by themselves, one that is `LONGER` than the log's longest.
+    """
+    steps = min(case.prepared.longest, LONGER * float(case.prepared.discounts.sum()))
     return min(steps * float(rewards.min()), 0.0), max(steps * float(rewards.max()), 0.0)
 
 

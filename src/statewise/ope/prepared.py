@@ -83,6 +83,13 @@ class Prepared(Remembers):
         """Whether every episode is recorded up to the horizon, so that its length is known whatever the policy."""
         return bool((self.dataset.lengths >= len(self.discounts)).all())
 
+    @property
+    def longest(self) -> float:
+        """Σγᵗ of the longest episode there can be: up to a limit, or for ever where episodes end by themselves alone."""
+        if self.dataset.horizon.cut_off is None and not self.equally_long:
+            return 1 / (1 - self.discount) if self.discount < 1 else np.inf
+        return float(self.discounts.sum())
+
     @cached_property
     def steps_each(self) -> Float[np.ndarray, " episodes"]:
         """Σₜ γᵗ of each episode."""

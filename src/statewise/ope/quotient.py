@@ -8,6 +8,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 
+USUAL = 64  # features of a state
+
+
 @dataclass(frozen=True, eq=False)
 class Quotient:
     """θ = Σ numerator / Σ denominator over episodes; a plain mean has denominator 1. And what it rests on."""
@@ -21,10 +24,16 @@ class Quotient:
     # None: it rests on no such thing
     imbalance: float | None = None  # of the state ratio's equations
     negative: float | None = None  # the share of the state ratio's mass that was cut off at 0
+    rank: int = 0  # how many features the state ratio has
     missed: float | None = None  # what a critic finds missing from the estimate, in standard errors
     leaning: float | None = None  # by how many a critic has moved it
     allowance: float = 0.0  # a standard error for what no redrawn episodes would show, beside that of `influence`
     reweighted: bool = True  # False: it says nothing of the policy
+
+    @property
+    def negative_by_usual(self) -> float | None:
+        """The share that was cut off, as if there were `USUAL` features: more of them are noisier, each by as little."""
+        return None if self.negative is None else self.negative * min(USUAL / max(self.rank, 1), 1.0)
 
     @property
     def value(self) -> float:

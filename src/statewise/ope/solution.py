@@ -23,10 +23,10 @@ from jaxtyping import Float, Int
 from statewise.ope.balance import noise_of
 from statewise.ope.equations import Equations
 from statewise.ope.features import BLOCK
+from statewise.ope.quotient import USUAL
 from statewise.parts.ratio_closed_form import FOLDS
 
 UNDER = 10  # times less is λ than what is best for w itself
-USUAL = 64  # features of a state
 CONTRASTS = 3  # of actions at most, beside the constant; as many as there are for four actions
 
 

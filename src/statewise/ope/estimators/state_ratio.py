@@ -82,6 +82,7 @@ def _reweighted(case: Case, rewards: Float[np.ndarray, " steps"], equations: Equ
         heaviest=float(solved.ratio.max() * case.greatest_ratio),
         imbalance=solved.excess,
         negative=solved.negative,
+        rank=len(solved.beta),
     )
 
 

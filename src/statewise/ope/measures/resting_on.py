@@ -79,11 +79,11 @@ NEGATIVE = Measure(
     title="A state ratio that is not negative",
     meaning="The share of the state ratio that had to be cut off at 0. No true ratio is negative: where this one "
     "is, the new policy reaches situations that the log hardly contains.",
-    bounds=(0.003, 0.02),
-    unit="of the ratio",
+    bounds=(0.0005, 0.02),
+    unit="of the ratio, as if it had 64 features",
     applies=lambda evidence: evidence.support.negative is not None,
     remedy=UNLIKE,
-    value=lambda evidence: evidence.support.negative,
+    value=lambda evidence: evidence.estimate.negative_by_usual,
     sentence=lambda evidence: f"{percent(evidence.support.negative or 0.0)} of the state ratio is negative",
 )
 VISITED = Measure(
