@@ -63,7 +63,7 @@ class Evaluation:
 @click.option(
     "--discount",
     type=click.FloatRange(0, 1, min_open=True),
-    help="γ [default: the run's, or else 1 if episodes end by themselves or at a limit, otherwise 0.98].",
+    help="γ [default: the run's, or else the log's own, 1 or 0.98; inspect says which and why].",
 )
 @click.option(
     "--target-columns", is_flag=True, help="The policy is in columns target_0, target_1, … of LOG; give LOG alone."

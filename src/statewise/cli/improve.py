@@ -41,7 +41,7 @@ LINES = 10  # at most, of each stage of learning
 @click.option(
     "--discount",
     type=click.FloatRange(0, 1, min_open=True),
-    help="γ [default: 1 if episodes end by themselves or at a limit, otherwise 0.98].",
+    help="γ [default: the log's own, 1 or 0.98; inspect says which and why].",
 )
 @click.option("--seeds", type=click.IntRange(min=1), help=f"Runs to choose from [default: {Plan.seeds}].")
 @click.option(

@@ -7,20 +7,26 @@ from statistics import NormalDist
 import numpy as np
 
 from statewise.ope.measures import Evidence, Measure
-from statewise.propensities.logged import logged_calibration
+from statewise.ope.prepared import Case
+from statewise.propensities.logged import LoggedCalibration, logged_calibration
 from statewise.propensities.similar import similar_states
 
 CHANCE = 1e-3  # how often a right log is suspected
 FEWEST = 30  # rows of a group of states whose mean is looked at
 
 
+def _calibration_of_log(evidence: Evidence) -> LoggedCalibration | None:
+    log = evidence.log
+    return log.remembered("logged calibration", lambda: logged_calibration(log.dataset))
+
+
 def _logged(evidence: Evidence) -> float | None:
-    calibration = logged_calibration(evidence.log.dataset)
+    calibration = _calibration_of_log(evidence)
     return None if calibration is None else calibration.error / calibration.tolerance
 
 
 def _logged_sentence(evidence: Evidence) -> str:
-    calibration = logged_calibration(evidence.log.dataset)
+    calibration = _calibration_of_log(evidence)
     if calibration is None:
         return ""
     agrees = "the logged probabilities agree with the actions taken"
@@ -32,13 +38,17 @@ def _logged_sentence(evidence: Evidence) -> str:
 
 
 def _mean_ratio(evidence: Evidence) -> float:
+    return evidence.case.remembered("mean ratio", lambda: _furthest_mean(evidence.case))
+
+
+def _furthest_mean(case: Case) -> float:
     """The greatest |Σ (ρ − 1)| of a group of similar states, in standard errors, over what chance would show.
 
     Given the state, ρ has mean 1 if the propensities are right and all that the policy does was tried; a row's ρ − 1
     is then no more likely up than down whatever came before, so that squares add up even within an episode.
     """
-    log, case = evidence.log, evidence.case
-    group = similar_states(log.dataset.observations).of_row
+    log = case.prepared
+    group = log.remembered("similar states", lambda: similar_states(log.dataset.observations).of_row)
     centred = np.where(log.growth > 0, case.ratio - 1, 0.0)
     seen = np.bincount(group, centred**2)
     if log.dataset.distributions is not None:
