@@ -85,7 +85,7 @@ class Prepared(Remembers):
 
     @property
     def longest(self) -> float:
-        """Σγᵗ of the longest episode there can be: up to a limit, or for ever where episodes end by themselves alone."""
+        """Σγᵗ of the longest episode there can be: up to a limit, or for ever where episodes end by themselves."""
         if self.dataset.horizon.cut_off is None and not self.equally_long:
             return 1 / (1 - self.discount) if self.discount < 1 else np.inf
         return float(self.discounts.sum())

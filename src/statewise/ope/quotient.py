@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-
 USUAL = 64  # features of a state
 
 
@@ -32,7 +31,7 @@ class Quotient:
 
     @property
     def negative_by_usual(self) -> float | None:
-        """The share that was cut off, as if there were `USUAL` features: more of them are noisier, each by as little."""
+        """The share that was cut off, as if there were `USUAL` features: more of them are noisier, each by little."""
         return None if self.negative is None else self.negative * min(USUAL / max(self.rank, 1), 1.0)
 
     @property

@@ -23,8 +23,8 @@ from statewise.ope.quotient import Quotient, mean_of, standard_error
 # Of what the critic has put right, so much may still be wrong. On HIV, where health changes slowly and the ratio hardly
 # follows, the critic moves estimates by 15 to 60 %, and a third to a half as much remains missing.
 LEFT = 0.5
-# A ratio is cut off at 0 where the policy goes to states that the log hardly has, and what they are worth is missing. On
-# CartPole, from logs of 22 steps to policies of 43, 72 and 113, .1, .6 and 1.1 % of the ratio were negative, and
+# A ratio is cut off at 0 where the policy goes to states that the log hardly has, and what they are worth is missing.
+# On CartPole, from logs of 22 steps to policies of 43, 72 and 113, .1, .6 and 1.1 % of the ratio were negative, and
 # estimates too low by six times the root of that, of what the policy was put above the behaviour.
 CUT = 3.0
 
