@@ -15,37 +15,29 @@ from statewise.data.device import device_log
 from statewise.data.horizon import Horizon
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
-from statewise.experiments.runner import _alike
+from statewise.experiments.stack import stack_of, stacked
 from statewise.parts import critic
 
 LIMIT = 8
+ACTOR = sw.Actor(hidden=(8,), batch=20, clone_steps=5, clone_batch=20)
+CRITIC = sw.Critic(hidden=(8,), batch=20, warm_steps=5)
+KNOWING = replace(CRITIC, clock=True)
+CLOSED = sw.ClosedForm(features=16)
+NETWORK = sw.RatioNetwork(batch=20, steps=2, warm_steps=2)
 SMALL = {
-    "opposd": sw.OPPOSD(
-        ratio=sw.ClosedForm(features=16),
-        critic=sw.Critic(hidden=(8,), batch=20, warm_steps=5),
-        actor=sw.Actor(hidden=(8,), batch=20, clone_steps=5, clone_batch=20),
-        updates=2,
+    "opposd": sw.OPPOSD(ratio=CLOSED, critic=CRITIC, actor=ACTOR, updates=2),
+    "opposd, critic": sw.OPPOSD(ratio=CLOSED, critic=KNOWING, actor=ACTOR, updates=2),
+    "network": sw.OPPOSD(
+        ratio=NETWORK, critic=replace(CRITIC, trace=0.5), actor=replace(ACTOR, features=(0, 2)), smoothing=0.1
     ),
-    "network ratio": sw.OPPOSD(
-        ratio=sw.RatioNetwork(batch=20, steps=2, warm_steps=2),
-        critic=sw.Critic(hidden=(8,), batch=20, warm_steps=5, trace=0.5),
-        actor=sw.Actor(hidden=(8,), batch=20, clone_steps=5, clone_batch=20, features=(0, 2)),
-        smoothing=0.1,
-        updates=2,
-    ),
-    "offpac": sw.OffPAC(
-        critic=sw.Critic(hidden=(8,), batch=20, warm_steps=5),
-        actor=sw.Actor(hidden=(8,), batch=20, clone_steps=5, clone_batch=20),
-        updates=2,
-    ),
-    "sac": sw.SAC(critic=sw.QNetwork(hidden=(8,), batch=20), hidden=(8,), batch=20, updates=2),
+    "network, critic": sw.OPPOSD(ratio=NETWORK, critic=KNOWING, actor=ACTOR),
+    "critic alone": sw.OPPOSD(ratio=replace(NETWORK, clock=False), critic=KNOWING, actor=ACTOR),
+    "offpac": sw.OffPAC(critic=KNOWING, actor=ACTOR),
     "acer": sw.ACER(
-        critic=sw.QNetwork(hidden=(8,), batch=20),
-        hidden=(8,),
-        batch=20,
-        clone_steps=5,
-        state_ratio=sw.ClosedForm(features=16),
-        updates=2,
+        critic=sw.QNetwork(hidden=(8,), batch=20), hidden=(8,), batch=20, clone_steps=5, state_ratio=CLOSED
+    ),
+    "acer, network": sw.ACER(
+        critic=sw.QNetwork(hidden=(8,), batch=20), hidden=(8,), batch=20, clone_steps=5, state_ratio=NETWORK
     ),
 }
 
@@ -68,21 +60,41 @@ def prepared(config, data):
     return algorithm_of(config).prepare(config, data, jax.random.key(0))
 
 
+def inputs_of(network):
+    return jax.tree.leaves(network)[0].shape[-2]
+
+
 @pytest.mark.parametrize("name", SMALL)
-def test_learners_have_the_clock_and_policies_have_not(data, name):
+def test_only_what_is_to_know_the_time_sees_the_clock(data, name):
     config = SMALL[name]
     (log, view), algorithm = prepared(config, data), algorithm_of(config)
-    rows = getattr(log, "log", log).rows
-    assert rows.features == rows.seen + 1
+    rows = log.log.rows
     assert view.observation_names == data.observation_names
 
     def one_update(key):
         return algorithm.update(config, log, algorithm.init(config, log, key), key)[0]
 
     learned = eqx.filter_eval_shape(one_update, jax.random.key(1))
-    assert learned.actor.network.weights[0].shape[0] == rows.seen
-    critic_network = jax.tree.leaves(learned.critic.network)[0]
-    assert critic_network.shape[-2] == rows.features
+    policy = 4 + (name == "network")  # smoothing adds a column that it sees in learning
+    assert inputs_of(learned.actor.network) == policy
+    assert inputs_of(learned.critic.network) == policy + getattr(config.critic, "clock", False)
+    settings = getattr(config, "ratio", None) or getattr(config, "state_ratio", None)
+    if isinstance(settings, sw.RatioNetwork):
+        assert inputs_of(learned.ratio.network) == policy + settings.clock
+    elif settings is not None:
+        assert log.ground.basis.knots.shape == (LIMIT,)
+        assert rows.timed == getattr(config.critic, "clock", False)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_limit_is_an_end_to_critics_that_know_it(data, name):
+    log = prepared(SMALL[name], data)[0].log
+    rows = log.rows.take(log.starts + log.lengths - 1)
+    at_limit = (np.asarray(log.lengths) == LIMIT) & (np.asarray(rows.live) > 0)
+    assert at_limit.any()
+    bootstrapped = np.asarray(rows.onward)[at_limit & (np.asarray(rows.reward) != 0)]
+    knows = getattr(SMALL[name].critic, "clock", False)
+    assert bootstrapped.any() != knows
 
 
 def test_a_policy_learned_with_a_clock_acts_without_one(data, tmp_path):
@@ -97,9 +109,17 @@ def test_a_policy_learned_with_a_clock_acts_without_one(data, tmp_path):
 def test_where_no_limit_cuts_episodes_off_the_clock_changes_nothing(data, name):
     """What is learned from is the same to the last digit."""
     endless = replace(data, ends=Horizon("continuing"))
-    on, off = (prepared(replace(SMALL[name], clock=clock), endless)[0] for clock in (True, False))
-    assert same(on, off)
-    assert not same(on, prepared(SMALL[name], data)[0])
+    assert same(prepared(SMALL[name], endless)[0], prepared(without_clock(SMALL[name]), endless)[0])
+    assert not same(prepared(SMALL[name], data)[0], prepared(without_clock(SMALL[name]), data)[0])
+
+
+def without_clock(config):
+    changes = {
+        part: replace(getattr(config, part), clock=False)
+        for part in ("ratio", "critic", "state_ratio")
+        if hasattr(getattr(config, part, None), "clock")
+    }
+    return replace(config, **changes)
 
 
 def test_the_critic_knows_the_time_left():
@@ -139,13 +159,17 @@ def test_the_ratio_is_that_of_state_and_time(data):
 
 @pytest.mark.parametrize("name", ["paper-cartpole", "paper-hiv"])
 def test_the_papers_presets_have_no_clock(name):
-    assert not sw.preset(name).clock
-    assert not sw.preset(name, "offpac").clock
+    for algorithm in ("opposd", "offpac"):
+        assert without_clock(sw.preset(name, algorithm)) == sw.preset(name, algorithm)
 
 
-def test_a_study_learns_apart_from_logs_with_and_without_a_clock(data):
+def test_a_study_stacks_logs_with_a_clock_apart_from_those_without(data):
     endless = replace(data, ends=Horizon("continuing"))
-    logs = {1: data, 2: endless, 3: data}
-    assert [list(part) for part in _alike(sw.OPPOSD(), logs)] == [[2], [1, 3]]
-    assert [list(part) for part in _alike(sw.OPPOSD(clock=False), logs)] == [[1, 2, 3]]
-    assert [list(part) for part in _alike(sw.CQL(), logs)] == [[1, 2, 3]]
+    kinds = {name: [stack_of(prepared(SMALL[name], log)[0]) for log in (data, endless)] for name in SMALL}
+    assert kinds["opposd"] == [(False, True), (False, False)]
+    assert kinds["opposd, critic"] == [(True, True), (False, False)]
+    assert kinds["network"] == [(True, False), (False, False)]
+    stack = stacked(
+        [prepared(SMALL["opposd"], data.take(order))[0] for order in (np.arange(60), np.arange(59, -1, -1))]
+    )
+    assert stack.ground.flow.memory.shape[0] == 2

@@ -41,6 +41,10 @@ def test_the_clock_is_a_last_column_and_the_limit_an_end():
     assert timed.observations[:, -1] == pytest.approx(np.sqrt(12) * (data.time / 6 - 0.5))
     assert timed.final_observations[:, -1] == pytest.approx(np.sqrt(12) * (np.array([6, 6, 3, 2]) / 6 - 0.5))
     assert timed.terminated.all()
+    again = with_clock(with_clock(data, 6, ends=False), 6)
+    assert np.array_equal(again.observations, timed.observations)
+    assert np.array_equal(again.terminated, timed.terminated)
+    assert np.array_equal(with_clock(data, 6, ends=False).terminated, data.terminated)
     assert clock(np.arange(6), 6).std() == pytest.approx(1, abs=0.03)
 
 
@@ -58,13 +62,17 @@ def test_values_are_bounded_by_what_can_be_earned_up_to_the_limit():
     low, high = np.asarray(device_log(with_clock(data, 6), 1.0).value_bounds)
     assert low == pytest.approx(6 * data.rewards.min())
     assert high == pytest.approx(6 * data.rewards.max())
+    _, endless = np.asarray(device_log(with_clock(data, 6, ends=False), 0.9).value_bounds)
+    assert endless == pytest.approx(data.rewards.max() / 0.1)
     _, high = np.asarray(device_log(with_clock(data, 6), 0.9).value_bounds)
     assert high == pytest.approx(data.rewards.max() * (1 - 0.9**6) / 0.1)
 
 
 def test_a_policy_sees_all_but_the_clock():
     table = row_table(with_clock(cut([6, 6, 3, 2], limit=6), 6))
-    assert (table.features, table.seen) == (3, 2)
+    assert (table.features, table.inputs(), table.inputs(clock=True)) == (3, 2, 3)
+    plain = row_table(cut([6, 6, 3, 2], limit=6))
+    assert (plain.features, plain.inputs(), plain.inputs(clock=True)) == (2, 2, 2)
 
 
 def test_an_earlier_limit_cuts_the_log_there():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from statewise.data.horizon import Horizon
 from worlds.tabular import Tabular, tabular_world
 from worlds.world import Played, World
 
@@ -123,6 +124,8 @@ def worlds() -> Iterator[World]:
             inwards(now),
             inwards(better),
             episodes=300,
+            # few of the first come that far, and a better policy does: only the owner can know of the limit
+            ends=Horizon("limit", LIMIT) if percent == 25 else None,
         )
     for percent, shift in ((45, -0.06), (85, -0.05)):
         yield tabular_world(

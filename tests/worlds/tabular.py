@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from statewise.data.horizon import Horizon
 from worlds.world import Played, World
 
 Noise = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
@@ -110,6 +111,7 @@ def tabular_world(
     discount: float = 1.0,
     edit: Callable[[Played, np.random.Generator], Played] = lambda played, rng: played,
     whole_distributions: bool = True,
+    ends: Horizon | None = None,
     **more: Any,
 ) -> World:
     """A world of a finite problem; `edit` is what happens to episodes before they are logged."""
@@ -119,7 +121,7 @@ def tabular_world(
 
     def log(seed: int, count: int):
         rng = np.random.default_rng(seed)
-        return edit(play(False, count, rng), rng).log(whole_distributions=whole_distributions)
+        return edit(play(False, count, rng), rng).log(whole_distributions=whole_distributions, ends=ends)
 
     return World(
         **{

@@ -16,7 +16,6 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from statewise.algorithms import Algorithm
-from statewise.data.clock import limit_of
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, device_log
 from statewise.data.discount import discount_of
@@ -47,7 +46,6 @@ class SAC:
     learning_rate: float = 1e-3
     decay: bool = True
     batch: int = 1000
-    clock: bool = True  # the critics know the time left where a limit cuts episodes off
     updates: int = 1000
 
 
@@ -62,7 +60,7 @@ class State(eqx.Module):
 def prepare(config: SAC, dataset: Dataset, key: Key[Array, ""]) -> tuple[DeviceLog, View]:
     """Puts a scaled log on the device; it needs no propensities."""
     discount = discount_of(dataset, config.discount)
-    dataset, view = view_of(dataset, limit=limit_of(dataset, discount) if config.clock else None)
+    dataset, view = view_of(dataset)
     return device_log(dataset, discount, scale_of_returns(dataset, discount), propensities=False), view
 
 
@@ -70,7 +68,7 @@ def init(config: SAC, log: DeviceLog, key: Key[Array, ""]) -> State:
     """Two critics, and a nearly uniform policy."""
     features, actions = log.rows.features, log.actions
     critics = q_network.initial(config.critic, features, actions, config.updates, key_for(key, "critic"), CRITICS)
-    network = initial_network(key_for(key, "actor"), (log.rows.seen, *config.hidden, actions), last_scale=0.01)
+    network = initial_network(key_for(key, "actor"), (features, *config.hidden, actions), last_scale=0.01)
     return State(critics, start(network, _optimiser(config)), temperature.initial(config.temperature))
 
 

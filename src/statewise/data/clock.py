@@ -1,6 +1,6 @@
 """The clock: where a limit cuts episodes off, what is to come depends on the time left.
 
-The critic and the state ratio of learners see it as one more observation, the last. No policy does.
+The state ratio, and a critic if asked to, see it as one more observation, the last. No policy does.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ def clock(time: Int[np.ndarray, " n"], limit: int) -> Float[np.ndarray, " n"]:
     return math.sqrt(12) * (time / limit - 0.5)
 
 
-def with_clock(dataset: Dataset, limit: int) -> Dataset:
-    """The log up to the limit, which is an end like any other, with the time in a last column."""
+def with_clock(dataset: Dataset, limit: int, ends: bool = True) -> Dataset:
+    """The log up to the limit, with the time in a last column; the limit is an end like any other if it `ends`."""
     dataset = up_to(dataset, limit)
 
     def widened(values: np.ndarray, time: np.ndarray) -> np.ndarray:
         return np.column_stack([values, clock(time, limit)]).astype(values.dtype)
 
-    return replace(
-        dataset,
-        observations=widened(dataset.observations, dataset.time),
-        final_observations=widened(dataset.final_observations, dataset.lengths),
-        observation_names=(*dataset.observation_names, CLOCK),
-        terminated=dataset.terminated | (dataset.lengths == limit),
-        ends=Horizon("limit", limit),
-    )
+    if not has_clock(dataset):
+        dataset = replace(
+            dataset,
+            observations=widened(dataset.observations, dataset.time),
+            final_observations=widened(dataset.final_observations, dataset.lengths),
+            observation_names=(*dataset.observation_names, CLOCK),
+            ends=Horizon("limit", limit),
+        )
+    return replace(dataset, terminated=dataset.terminated | (ends & (dataset.lengths == limit)))
 
 
 def up_to(dataset: Dataset, limit: int) -> Dataset:

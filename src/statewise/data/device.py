@@ -44,10 +44,9 @@ class RowTable(eqx.Module):
     masked: bool = eqx.field(static=True)
     timed: bool = eqx.field(static=True, default=False)  # the last feature is the clock
 
-    @property
-    def seen(self) -> int:
-        """How many features a policy sees: all but the clock."""
-        return self.features - self.timed
+    def inputs(self, clock: bool = False) -> int:
+        """How many features there are, without the clock or with it."""
+        return self.features - (self.timed and not clock)
 
     def take(self, index: Int[Array, "*batch"]) -> Rows:
         lines = self.table.at[index].get(mode="promise_in_bounds")
@@ -152,12 +151,12 @@ def device_log(
 def value_bounds(dataset: Dataset, discount: float) -> Float[Array, "2"]:
     """Σₜ γᵗ r of the least and of the greatest logged reward for ever, or 0 where ending is worse or better.
 
-    With a clock, up to the limit.
+    Where the limit is an end, up to the limit.
     """
     extremes = np.array([min(dataset.rewards.min(), 0.0), max(dataset.rewards.max(), 0.0)])
     with np.errstate(divide="ignore", invalid="ignore"):
         bounds = np.where(extremes == 0, 0.0, extremes / (1 - discount))
-    if has_clock(dataset):
+    if has_clock(dataset) and not dataset.truncated.any():
         bounds = extremes * np.sum(float(discount) ** np.arange(dataset.lengths.max()))
     return jnp.asarray(bounds, dtype=jnp.float32)
 

@@ -36,11 +36,14 @@ def horizon_of(dataset: Dataset) -> Horizon:
     """What its owner says, and what the log shows where they do not."""
     longest = int(dataset.lengths.max())
     cut_off, steps = dataset.ends or Horizon(None)
-    cut_off = _shown(dataset, longest if steps is None else steps) if cut_off is None else cut_off
+    if cut_off is None:
+        cut_off = _shown(dataset, longest) if steps is None else _shown(dataset, steps) or "limit"
     reached = longest
     if cut_off in ("censored", "continuing"):
         recorded, _ = still_recorded(dataset, longest)
         reached = 1 + int(np.flatnonzero(recorded[:-1] >= RECORDED)[-1])
+    if steps is not None and cut_off == "limit" and (dataset.lengths[dataset.truncated] >= steps).all():
+        return Horizon(cut_off, steps)  # known, even if no record comes that far
     return Horizon(cut_off, reached if steps is None else min(reached, steps))
 
 

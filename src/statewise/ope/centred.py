@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 from jaxtyping import Float
@@ -20,6 +21,7 @@ def centred(estimator: Estimator) -> Estimator:
     Costs of 500 a day with differences of 1 are then judged by the differences, to the last digit.
     """
 
+    @wraps(estimator)
     def of_centred(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
         log = case.prepared
         if not log.equally_long:

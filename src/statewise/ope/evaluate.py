@@ -134,7 +134,7 @@ class Judged:
             objective=self.log.objective,
             discount=self.log.discount,
         )
-        factor = widening(error, [refit.value for refit in self.refits(estimator)], quotient.allowance)
+        factor = widening(error, [refit.value - quotient.value for refit in self.refits(estimator)], quotient.allowance)
         return estimate.widened(factor).within(*attainable(self.log))
 
 

@@ -2,9 +2,9 @@
 
     f(s, t) = turn · (φ(s) ⊗ h(t)),     E_μ[f fᵀ] = I
 
-φ are principal directions of random Fourier features, at three scales: wide ones for what changes slowly, narrow ones
-for the edge of a cliff. h are piecewise-linear hats between knots in time: with them w(s, t) and V(s, t) know how much
-time is left. Without a limit h ≡ 1, and the stationary equations are what remains.
+φ are principal directions of random Fourier features at two scales, and of each column by itself. h are
+piecewise-linear hats between knots in time: with them w(s, t) and V(s, t) know how much time is left. Without a limit
+h ≡ 1, and the stationary equations are what remains.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from statewise.parts.chain import Chain
 from statewise.parts.ratio_closed_form import Basis, ClosedForm
 
 BLOCK = 8192  # rows that features are computed on at a time, so that logs of all sizes share one compiled program
-SCALES = (1.0, 0.5, 0.25)  # of the median distance between states
-WIDEST = (192, 384)  # features of state and time together, at most, where each has at least so many rows …
-ROWS, MORE_ROWS = 40, 200
-FEWEST, MOST = 8, 96  # … and of the state for each knot
+SCALES = (1.0, 0.5)  # of the median distance between states
+ROWS = 20  # for every feature and action, at least
+WIDEST = (256, 384)  # features of state and time together, at most: where there are `LARGER` times as many rows, more
+LARGER = 5
+FEWEST, MOST = 8, 96  # features of the state for each knot
 FAR = 4.0  # standard deviations, beyond which a column counts as no farther
 ALONE = 0.5  # of the constant, which must never be left out
 FEW = 4  # columns, which all count alike
 CHANCE = 3.0  # standard errors
 SMALLEST = 1e-6  # a direction with less of the greatest variance is rounding
-MATTERS = 1e-3  # the share of the future beyond the limit from which on time is told
+MATTERS = 1e-5  # the share of the future beyond the limit from which on time is told
 EACH = 12  # steps: a limit up to which every step has a knot of its own
 EPISODES = 100  # for every further knot
 KNOTS = (3, 8)
@@ -64,9 +65,10 @@ class Features(NamedTuple):
 
 def time_knots(dataset: Dataset, discount: float) -> Int[np.ndarray, " knots"] | None:
     """Where the hats stand; None where no time needs to be told."""
-    steps = dataset.horizon.steps
+    cut_off, steps = dataset.horizon
     assert steps is not None
-    if steps < 2 or beyond(dataset, discount) <= MATTERS:
+    reached = beyond(dataset, discount) > MATTERS or (cut_off == "limit" and 2 * dataset.lengths.max() >= steps)
+    if steps < 2 or not reached:
         return None
     fewest, most = KNOTS
     count = steps if steps <= EACH else min(max(2 + dataset.episodes // EPISODES, fewest), most)
@@ -87,10 +89,7 @@ def make_features(
     relevance = relevance_of(states, to_come, chain.weight)
     states = states * relevance
     sample = np.resize(np.random.default_rng(seed).permutation(len(states)), BLOCK)
-    if clock is not None:
-        least, most = WIDEST
-        width = max(min(len(dataset) // ROWS, least), min(len(dataset) // MORE_ROWS, most)) // len(clock)
-        settings = replace(settings, rank=min(max(width, FEWEST), MOST))
+    settings = replace(settings, rank=_rank(len(dataset), dataset.action_count, clock, settings))
     bandwidth = (settings.bandwidth or median_distance(states)) * np.resize(SCALES, settings.features)
     waves = fourier_features(key_for(jax.random.key(seed), "features"), states.shape[1], settings.features, bandwidth)
     weight = chain.weight[sample]
@@ -106,6 +105,16 @@ def make_features(
     now, then = hats(dataset.time, clock), hats(dataset.time + 1, clock)
     turn = _whitening(phi, now, chain.weight)
     return Features(_timed(phi, now, turn), _timed(following, then, turn))
+
+
+def _rank(rows: int, actions: int, clock: Int[np.ndarray, " knots"] | None, settings: ClosedForm) -> int:
+    """How many features of the state the log has rows for; Q̂ fits them for each action."""
+    affordable = rows // (ROWS * actions)
+    if clock is None:
+        return max(min(settings.rank, affordable), FEWEST)
+    least, most = WIDEST
+    width = max(min(affordable, least), min(affordable // LARGER, most)) // len(clock)
+    return min(max(width, FEWEST), MOST)
 
 
 def relevance_of(
@@ -129,7 +138,7 @@ def relevance_of(
     most = tells.max()
     if most * np.sqrt(len(states)) < CHANCE:
         return np.ones(len(tells))
-    return np.clip(tells / most, min(FEW / len(tells), 1.0), 1.0)
+    return np.clip(tells / most, min((FEW / len(tells)) ** 1.5, 1.0), 1.0)
 
 
 def _of(basis: Basis, states: Float[np.ndarray, "n inputs"]) -> Float[np.ndarray, "n rank"]:

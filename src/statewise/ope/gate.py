@@ -86,7 +86,7 @@ def gate(
     verdict, why = verdict_of(measures)
     error = standard_error(paired.influence(), log.dataset.groups)
     pairs = zip(judged.refits(estimator), judged.refits("behaviour"), strict=True)
-    factor = widening(error, [one.value - other.value for one, other in pairs], paired.allowance)
+    factor = widening(error, [one.value - other.value - paired.value for one, other in pairs], paired.allowance)
     if np.isfinite(paired.influence()).all():
         # where few episodes decide, a bound that holds for every distribution
         interval = "bernstein" if verdict == "weak" else "bootstrap"
@@ -100,7 +100,7 @@ def gate(
     low, high = (float(np.clip(end, least - current.high, most - current.low)) for end in (low, high))
     low, high = min(low, value), max(high, value)
     gain = Gain(value, low, high, factor * error, level, current.value)
-    answer, reason, needed = _decide(gain, verdict, why, log.dataset.episodes, part)
+    answer, reason, needed = _decide(gain, verdict, why, log.dataset.episodes, part, measures[0].remedy)
     return Decision(
         answer=answer,
         reason=reason,
@@ -130,15 +130,13 @@ class Gain(NamedTuple):
     today: float
 
 
-def _decide(gain: Gain, verdict: Verdict, why: str, episodes: int, part: float) -> tuple[Answer, str, int | None]:
+def _decide(
+    gain: Gain, verdict: Verdict, why: str, episodes: int, part: float, remedy: str = ""
+) -> tuple[Answer, str, int | None]:
     value, low, high, error, level, today = gain
     if verdict == "not identified" or not np.isfinite([value, low, high, error]).all():
-        return (
-            "collect more data",
-            f"the log cannot tell what the policy is worth: {why}. More of the same would not help; what is "
-            "missing are episodes in which someone does as the policy would",
-            None,
-        )
+        helps = f". {remedy}" if remedy else ""
+        return "collect more data", f"the log cannot tell what the policy is worth: {why}{helps}", None
     interval = f"{100 * level:g} % interval of the difference {low:.4g} to {high:.4g}"
     if verdict == "weak":
         interval += f"; the support is weak ({why}), so the conservative bound counts"

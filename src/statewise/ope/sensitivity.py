@@ -46,6 +46,27 @@ def turning_point(case: Case, margin: float) -> float:
     return low
 
 
+def sentence(gamma: float) -> str:
+    """What Γ says, to someone who has never heard of it."""
+    if gamma >= MOST:
+        return (
+            f"A reason that is not in the log would have to multiply the odds of an action by more than {MOST:.0f} at "
+            "one decision of an episode to turn this over."
+        )
+    digits = 2 if gamma < 1.1 else 1 if gamma < 10 else 0
+    shown = np.floor(gamma * 10**digits) / 10**digits
+    if shown <= 1:
+        return (
+            "Any reason that is not in the log, however weak, could turn this over: deploy only if the log holds "
+            "all that those who decided looked at."
+        )
+    return (
+        f"A reason that is not in the log would have to multiply the odds of an action by {shown:.{digits}f} at one "
+        f"decision of an episode to turn this over: make it {100 * gamma / (1 + gamma):.0f} % likely where the log "
+        "says 50 %. Ask those who decided whether anything that they saw could do that."
+    )
+
+
 def lowest_mean(residuals: Float[np.ndarray, " n"], weight: Float[np.ndarray, " n"], gamma: float) -> float:
     """κ with Σ w (δ − κ)₊ = Γ Σ w (κ − δ)₊, exactly: the sum is linear between neighbouring residuals."""
     order = np.argsort(residuals)

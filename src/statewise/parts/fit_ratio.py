@@ -96,7 +96,7 @@ def fit_ratio(
     propensities = propensities_of(dataset)
     probabilities = probabilities_of(policy, dataset)
     scaler = Scaler.of(dataset)
-    limit = limit_of(dataset, discount)
+    limit = limit_of(dataset, discount) if settings.clock else None
     scaled, counts = scaler.scale(dataset), np.ones(len(dataset), bool)
     if limit is not None:
         scaled, counts = with_clock(scaled, limit), dataset.time < limit

@@ -1,7 +1,4 @@
-"""The policy: a softmax over a network's outputs, restricted to legal actions.
-
-Its network sees the first columns of a state, as many as it has inputs: all of them but the clock.
-"""
+"""The policy: a softmax over a network's outputs, restricted to legal actions. It never sees the clock."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from statewise.data.device import Rows
-from statewise.ops.networks import Network
+from statewise.ops.networks import Network, seen_by
 
 FEW = 16  # up to so many actions are computed one by one
 
@@ -46,11 +43,6 @@ def chance_of_taken(network: Network, rows: Rows) -> Float[Array, "*batch"]:
     weights = [jnp.exp(logit - most) for logit in logits]
     taken = reduce(jnp.add, [jnp.where(rows.action == a, weight, 0.0) for a, weight in enumerate(weights)])
     return taken / reduce(jnp.add, weights)
-
-
-def seen_by(network: Network, state: Float[Array, "*batch features"]) -> Float[Array, "*batch seen"]:
-    """What a policy's network sees of a state."""
-    return state[..., : network.weights[0].shape[0]]
 
 
 def expectation(

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from statewise.data.augment import ABSORBED
-from statewise.data.clock import has_clock
+from statewise.data.clock import has_clock, up_to, with_clock
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, Rows
 from statewise.ops.kernels import median_distance
@@ -36,6 +36,18 @@ class Ground(eqx.Module):
     bandwidth: Float[Array, ""]
     basis: Basis | None
     flow: Flow | None
+
+
+def clocked(settings: Settings, dataset: Dataset, limit: int | None) -> tuple[Dataset, Dataset]:
+    """The log as the ratio sees it, with a clock where there is a limit, and the log that rows are drawn from.
+
+    That has a clock only for the network, which reads it from the rows; what is expected of them after the limit does
+    not change.
+    """
+    if limit is None or not settings.clock:
+        return dataset, dataset
+    timed = with_clock(dataset, limit, ends=False)
+    return timed, timed if isinstance(settings, RatioNetwork) else up_to(dataset, limit)
 
 
 def prepare(settings: Settings, dataset: Dataset, chain: Chain, key: Key[Array, ""]) -> Ground:

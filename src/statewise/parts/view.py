@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from statewise.data.augment import Scaler, pad, seen_by_policy, smooth
-from statewise.data.clock import with_clock
 from statewise.data.dataset import Dataset
 from statewise.ops.networks import Network
 from statewise.policies.network import Policy
@@ -36,22 +35,18 @@ class View:
         )
 
 
-def view_of(
-    dataset: Dataset, *, smoothing: float = 0.0, horizon: int | None = None, limit: int | None = None
-) -> tuple[Dataset, View]:
+def view_of(dataset: Dataset, *, smoothing: float = 0.0, horizon: int | None = None) -> tuple[Dataset, View]:
     """The log with scaled observations, and the view by which its policies act on unscaled ones.
 
     With `smoothing`, actions that the behaviour never takes lead to an absorbing state; with a `horizon`, terminated
-    episodes are padded to that length; with a `limit`, the log ends there and has a clock, which no policy sees.
-    Padding does not change the scaling.
+    episodes are padded to that length. Padding does not change the scaling.
     """
     if smoothing != 0:
         dataset = smooth(dataset, smoothing, horizon=horizon).dataset
     scaler = Scaler.of(dataset)
     names = dataset.observation_names[: seen_by_policy(dataset).shape[1]]
     view = View(scaler, names, dataset.action_names)
-    scaled = scaler.scale(dataset if horizon is None else pad(dataset, horizon))
-    return scaled if limit is None else with_clock(scaled, limit), view
+    return scaler.scale(dataset if horizon is None else pad(dataset, horizon)), view
 
 
 def scale_of_returns(dataset: Dataset, discount: float) -> float:

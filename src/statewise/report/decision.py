@@ -56,6 +56,7 @@ def from_decision(
     return ReportContent(
         answer=decision.answer,
         because=_sentence(decision.reason),
+        hidden_reason=decision.hidden_reason,
         value_name=_value_name(decision.estimate),
         counted=sentence(judging, decision.estimate.discount),
         level=decision.level,
@@ -83,9 +84,9 @@ def _worths(decision: Decision, candidates: tuple[Candidate, ...]) -> tuple[Wort
             rows.insert(1, _worth(f"the new policy ({name})", "chosen", decision.estimate))
         else:
             rows.append(_worth(name, "other", one.estimate))
-    if decision.estimate.identified:
+    if decision.verdict != "not identified":
         gain = decision.difference, decision.low, decision.high
-        rows.append(Worth("gain", "gain", decision.estimate.verdict, decision.estimate.estimator, *gain))
+        rows.append(Worth("gain", "gain", decision.verdict, decision.estimate.estimator, *gain))
     return tuple(rows)
 
 

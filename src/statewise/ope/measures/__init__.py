@@ -60,6 +60,7 @@ class Measure:
     value: Callable[[Evidence], float | None]
     sentence: Callable[[Evidence], str]  # what was measured
     missing: str = "it could not be measured"
+    remedy: str = ""  # what would help where it is bad, as a sentence without its full stop
     unit: str = ""  # of the bounds, for the documentation
     applies: Callable[[Evidence], bool] = lambda evidence: True
     of: Literal["value", "gain"] = "value"  # the gain over the behaviour is looked at where a decision is made
@@ -87,6 +88,7 @@ class Measurement:
     meaning: str
     value: float | None
     bounds: tuple[float, float | None]
+    remedy: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         return vars(self) | {"bounds": list(self.bounds)}
@@ -101,7 +103,10 @@ def measured(evidence: Evidence) -> tuple[Measurement, ...]:
         value = measure.value(evidence)
         outcome = measure.outcome(value)
         sentence = measure.missing if outcome == "not made" else measure.sentence(evidence)
-        results.append(Measurement(name, measure.title, outcome, sentence, measure.meaning, value, measure.bounds))
+        remedy = measure.remedy if outcome == "bad" else ""
+        results.append(
+            Measurement(name, measure.title, outcome, sentence, measure.meaning, value, measure.bounds, remedy)
+        )
     return worst_first(results)
 
 

@@ -13,7 +13,7 @@ from statewise.ope.clone import behaviour_by_clone
 from statewise.ope.estimators.doubly_robust import doubly_robust
 from statewise.ope.estimators.state_ratio import within_horizon
 from statewise.ope.measures import Evidence, Measure
-from statewise.ope.measures.resting_on import ENOUGH, EVEN, MEAN_WEIGHT, percent
+from statewise.ope.measures.resting_on import ENOUGH, EVEN, UNLIKE, percent
 from statewise.ope.quotient import Quotient, standard_error
 from statewise.ope.support import support_of
 
@@ -44,9 +44,9 @@ def _outside(evidence: Evidence) -> float:
 
 def _range_sentence(evidence: Evidence) -> str:
     low, high = attainable(evidence.log)
-    if _outside(evidence) == 0:
-        return f"between {low:.4g} and {high:.4g} can be earned"
-    return f"the estimate lies outside what can be earned, {low:.4g} to {high:.4g}"
+    outside = _outside(evidence)
+    where = "within" if outside == 0 else f"{outside:.1f} standard errors outside"
+    return f"the estimate lies {where} what can be earned, {low:.4g} to {high:.4g}"
 
 
 def _itself(evidence: Evidence) -> float | None:
@@ -57,7 +57,7 @@ def _itself(evidence: Evidence) -> float | None:
 def _itself_sentence(evidence: Evidence) -> str:
     clone = behaviour_by_clone(evidence.log)
     assert clone is not None
-    return f"what is done today is put at {clone.value:.4g}, and earned {clone.earned:.4g}"
+    return f"the same method puts what is done today at {clone.value:.4g}; it earned {clone.earned:.4g}"
 
 
 class Other(NamedTuple):
@@ -75,11 +75,12 @@ def _importance_based(evidence: Evidence) -> Other | None:
     other = case.remembered("importance-based", lambda: centred(doubly_robust)(case, log.dataset.rewards))
     support = support_of(case, other)
     beside = evidence._replace(estimate=other, support=support)
-    if any(measure.outcome(measure.value(beside)) == "bad" for measure in (ENOUGH, EVEN, MEAN_WEIGHT)):
+    if ENOUGH.outcome(ENOUGH.value(beside)) != "good":
         return None
     error = standard_error(evidence.estimate.influence() - other.influence(), log.dataset.groups)
+    error *= np.sqrt(max(EVEN.value(beside) or 0.0, 1.0))  # where few weights decide, it is less than it seems
     apart = abs(evidence.estimate.value - other.value)
-    return Other(other, apart / error if error > 0 else 0.0)
+    return Other(other, float(apart / error) if error > 0 else 0.0)
 
 
 def _agreement(evidence: Evidence) -> float | None:
@@ -90,7 +91,7 @@ def _agreement(evidence: Evidence) -> float | None:
 def _agreement_sentence(evidence: Evidence) -> str:
     other = _importance_based(evidence)
     assert other is not None
-    said = f"importance sampling, which needs no state that tells all, puts it at {other.estimate.value:.4g}"
+    said = f"importance sampling, which needs no observation that tells all, puts it at {other.estimate.value:.4g}"
     return f"{said}, {other.apart:.1f} standard errors away"
 
 
@@ -117,20 +118,22 @@ LENGTH = Measure(
     unit="of the length, beyond chance",
     applies=lambda evidence: _by_states(evidence) and evidence.log.equally_long and len(evidence.log.discounts) > 1,
     value=lambda evidence: _length(evidence)[1],
+    remedy=UNLIKE,
     sentence=lambda evidence: (
-        f"a reward of 1 a step is put at {_length(evidence)[0]:.4g}, and is worth {evidence.log.discounts.sum():.4g}"
+        f"a reward of 1 a step is put at {_length(evidence)[0]:.4g}; it is worth {evidence.log.discounts.sum():.4g}"
     ),
 )
 RANGE = Measure(
-    title="What can be earned",
+    title="No more than is possible",
     meaning="No policy earns more than the greatest reward at every step, or less than the least.",
     bounds=(1.0, 3.0),
     unit="standard errors outside",
+    remedy=UNLIKE,
     value=_outside,
     sentence=_range_sentence,
 )
 ITSELF = Measure(
-    title="What is done today, by the same method",
+    title="A value that is known",
     meaning="What today's behaviour is worth is known: the log earned it. A model of the behaviour, judged as the "
     "policy is, must come to the same.",
     bounds=(3.0, None),
@@ -144,6 +147,7 @@ AGREEMENT = Measure(
     title="Estimators that rest on other assumptions",
     meaning="The estimate takes for granted that the observation tells all that matters. Importance sampling does not; "
     "where it is precise enough to tell, both must agree.",
+    remedy="What would help are observations that tell more, such as what happened before",
     bounds=(2.5, 3.5),
     unit="standard errors apart",
     applies=lambda evidence: _by_states(evidence) and len(evidence.log.discounts) > 1,
@@ -152,18 +156,22 @@ AGREEMENT = Measure(
     missing="importance weights over whole episodes are too uneven to compare with",
 )
 DRIFT = Measure(
-    title="Early and late episodes",
+    title="The same early and late",
     meaning="The gain must be the same in the log's early and late episodes, or it is not known what it is now.",
+    remedy="What would help are episodes logged after whatever changed",
     bounds=(1.63, 1.95),
     unit="Kolmogorov's distance",
     of="gain",
     value=_drift,
-    sentence=lambda evidence: f"early and late episodes differ in the gain by {_drift(evidence):.2f} (chance: 1.36)",
+    sentence=lambda evidence: (
+        f"early and late episodes differ in the gain by {_drift(evidence):.2f}; by chance, seldom by more than 1.36"
+    ),
 )
 RECORD = Measure(
     title="Episodes that are recorded to their end",
     meaning="The share of the episodes that go on beyond the longest records. What they earn there counts, and is not "
     "in the log.",
+    remedy="What would help are episodes that are recorded to their end, or a horizon that the records reach",
     bounds=(0.05, 0.2),
     unit="of episodes",
     applies=lambda evidence: evidence.log.dataset.horizon.cut_off == "censored",

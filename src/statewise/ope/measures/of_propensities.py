@@ -21,7 +21,14 @@ def _logged(evidence: Evidence) -> float | None:
 
 def _logged_sentence(evidence: Evidence) -> str:
     calibration = logged_calibration(evidence.log.dataset)
-    return "" if calibration is None else calibration.summary
+    if calibration is None:
+        return ""
+    agrees = "the logged probabilities agree with the actions taken"
+    return (
+        agrees
+        if calibration.good
+        else f"the logged probabilities are not those of the actions taken: {calibration.problem}"
+    )
 
 
 def _mean_ratio(evidence: Evidence) -> float:
@@ -58,7 +65,7 @@ def _calibration(evidence: Evidence) -> float:
 
 
 ESTIMATED = Measure(
-    title="Propensities that agree with what was done",
+    title="Estimated propensities that agree with what was done",
     meaning="Where propensities were estimated: how far they are from how often each action was taken, in units of "
     "what chance alone would show.",
     bounds=(1.0, None),
@@ -75,6 +82,7 @@ LOGGED = Measure(
     unit="times chance",
     applies=lambda evidence: evidence.log.dataset.estimated is None and evidence.estimate.reweighted,
     value=_logged,
+    remedy="What would help are the probabilities with which actions were really taken, logged or estimated",
     sentence=_logged_sentence,
     missing="there are too few decisions to compare the logged probabilities with what was done",
 )
@@ -87,6 +95,6 @@ MEAN_RATIO = Measure(
     applies=lambda evidence: evidence.estimate.reweighted,
     value=_mean_ratio,
     sentence=lambda evidence: (
-        f"the mean of π/μ in similar states differs from 1 by {_mean_ratio(evidence):.2g} times what chance would show"
+        f"in similar situations the mean of π/μ differs from 1 by {_mean_ratio(evidence):.2g} times what chance shows"
     ),
 )

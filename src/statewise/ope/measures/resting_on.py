@@ -7,6 +7,9 @@ import numpy as np
 from statewise.ope.measures import Evidence, Measure
 from statewise.ope.support import CHANCE
 
+UNLIKE = "More of the same would not help; what is missing are episodes in which someone does as the policy would"
+MORE = "What would help are more episodes, above all ones in which someone does as the policy would"
+
 
 def percent(share: float) -> str:
     return f"{100 * share:.2g} %"
@@ -38,6 +41,7 @@ TRIED = Measure(
     bounds=(0.01, 0.05),
     unit="of decisions",
     applies=lambda evidence: evidence.estimate.reweighted,
+    remedy=UNLIKE,
     value=lambda evidence: evidence.support.unsupported,
     sentence=lambda evidence: (
         f"{percent(evidence.support.unsupported or 0.0)} of the policy's decisions are ones that the log's "
@@ -50,6 +54,7 @@ ENOUGH = Measure(
     "its error is not known well.",
     bounds=(30.0, 10.0),
     unit="effective episodes or units, at least",
+    remedy=MORE,
     value=lambda evidence: evidence.support.effective,
     sentence=lambda evidence: (
         f"{_count(evidence.support.effective)} of {evidence.support.counted:,} {evidence.support.counted_as} carry it"
@@ -61,21 +66,23 @@ MEAN_WEIGHT = Measure(
     "does, or that a few episodes outweigh all.",
     bounds=(0.03, 0.1),
     unit="away from 1, beyond chance",
+    remedy=UNLIKE,
     value=lambda evidence: max(abs(evidence.support.mass - 1) - CHANCE * evidence.support.mass_error, 0.0),
     sentence=lambda evidence: (
-        f"importance weights have mean {evidence.support.mass:.2g} ± {evidence.support.mass_error:.1g} instead of 1"
+        f"importance weights have mean {evidence.support.mass:.3g} ± {evidence.support.mass_error:.1g} (right: 1)"
     ),
 )
 # A closed-form ratio that is negative, or misses its equations on held-out episodes by more than their noise. Measured
 # on CartPole, policies of all distances: beyond the second bounds estimates were off by an eighth to three quarters and
 # far outside their intervals; within the first they were inside.
 NEGATIVE = Measure(
-    title="A ratio that is one",
+    title="A state ratio that is not negative",
     meaning="The share of the state ratio that had to be cut off at 0. No true ratio is negative: where this one "
     "is, the new policy reaches situations that the log hardly contains.",
     bounds=(0.003, 0.02),
     unit="of the ratio",
     applies=lambda evidence: evidence.support.negative is not None,
+    remedy=UNLIKE,
     value=lambda evidence: evidence.support.negative,
     sentence=lambda evidence: f"{percent(evidence.support.negative or 0.0)} of the state ratio is negative",
 )
@@ -86,6 +93,7 @@ VISITED = Measure(
     bounds=(0.03, 0.065),
     unit="unexplained",
     applies=lambda evidence: evidence.support.imbalance is not None,
+    remedy=UNLIKE,
     value=lambda evidence: evidence.support.imbalance,
     sentence=lambda evidence: (
         f"the state ratio misses its equations by {percent(evidence.support.imbalance or 0.0)} on held-out episodes"
@@ -100,13 +108,14 @@ MISSED = Measure(
     bounds=(1.0, 4.0),
     unit="standard errors",
     applies=lambda evidence: evidence.support.missed is not None,
+    remedy=UNLIKE,
     value=lambda evidence: evidence.support.missed,
     sentence=lambda evidence: f"a critic finds {evidence.support.missed:.1f} standard errors missing",
 )
 LEANING = Measure(
-    title="Not by the critic alone",
-    meaning="How far the critic corrects the state ratio. Where it is far, the estimate rests on the critic, whose "
-    "own error no interval holds.",
+    title="Not on the critic alone",
+    meaning="How far the critic corrects the state ratio. Where it is far, the estimate rests on the critic, and the "
+    "interval is widened for what the critic may have wrong.",
     bounds=(4.0, None),
     unit="standard errors",
     applies=lambda evidence: evidence.support.leaning is not None,
@@ -115,12 +124,13 @@ LEANING = Measure(
 )
 EVEN = Measure(
     title="No single episode decides",
-    meaning="Where a few episodes outweigh the others, another log could tell another story.",
+    meaning="How unevenly episodes count. Where a few outweigh the others, another log could tell another story.",
+    remedy=MORE,
     bounds=(0.05, 0.5),
     unit="skewness² / episodes",
     value=_skewness,
     sentence=lambda evidence: (
-        f"few episodes outweigh the others: {evidence.episodes:,} count for about "
-        f"{_count(evidence.support.effective_share * evidence.episodes)}"
+        f"weighted as they are, {evidence.episodes:,} episodes tell as much as about "
+        f"{_count(evidence.support.effective_share * evidence.episodes)} equal ones"
     ),
 )
