@@ -167,7 +167,8 @@ def test_a_horizon_shorter_than_the_records():
     assert sentence(data, 1.0) == "The value counts up to step 10, the horizon that was given."
     ended = log([20, 3], [True, True], horizon=10)  # no record stops, but the value counts no further
     assert ended.horizon == Horizon("limit", 10)
-    assert log([20, 3], [True, True], horizon=20).horizon == Horizon(None, 20)
+    # the owner's limit is one, even where every episode ends before it
+    assert log([20, 3], [True, True], horizon=20).horizon == Horizon("limit", 20)
 
 
 def test_a_horizon_longer_than_the_records():

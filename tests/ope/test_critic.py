@@ -10,9 +10,11 @@ from logs import make
 from statewise.data.dataset import Dataset
 from statewise.domains.tabular import TabularMDP
 from statewise.ope import linear_critic
+from statewise.ope import prepared as prepared_module
 from statewise.ope.evaluate import evaluate_all, prepare
 from statewise.ope.linear_critic import RIDGE, cross_fitted, moved_by, state_values
 from statewise.ope.prepared import Case
+from statewise.parts.ratio_closed_form import ClosedForm
 
 STATES, DISCOUNT, HORIZON, EPISODES = 12, 0.98, 150, 100
 SEEDS = (500, 501, 502, 503)
@@ -77,27 +79,31 @@ def test_the_critic_follows_what_changes_slowly(logs):
     assert 2 * root["doubly-robust-state-ratio"] < root["state-ratio"] < 0.05
 
 
-def test_what_the_critic_finds_missing_against_a_plain_loop(logs):
-    log = logs[0]
+def test_what_the_critic_finds_missing_against_a_plain_loop(monkeypatch, logs):
+    """Of a ratio that is held near 1, and so does not follow the policy at all."""
+    monkeypatch.setattr(prepared_module, "RATIO", ClosedForm(regularisation=(1000.0,)))
+    log = prepare(logs[0].dataset, discount=DISCOUNT)
     data = log.dataset
     case = Case(log, to_the_right(data.observations))
 
     def missing(rewards):
+        """Beyond its own noise."""
         values, _ = state_values(case, rewards)
-        left, begun = 0.0, 0.0
+        left, begun = np.zeros(EPISODES), 0.0
         for e in range(data.episodes):
             for t, i in enumerate(range(data.starts[e], data.starts[e + 1])):
                 last = i + 1 == data.starts[e + 1]
                 rho = (0.56 if data.actions[i] else 0.44) / 0.5
                 weight = DISCOUNT**t * case.solved.ratio[i]
-                left += weight * rho * ((0.0 if last else DISCOUNT * values[i + 1]) - values[i])
+                left[e] += weight * rho * ((0.0 if last else DISCOUNT * values[i + 1]) - values[i])
                 begun += weight * rho * (1.0 if last else 1 - DISCOUNT)
-        return abs(np.mean([values[i] for i in data.starts[:-1]]) + left / begun)
+        each = values[data.starts[:-1]] + EPISODES * left / begun
+        return np.sqrt(each.mean() ** 2 - each.var(ddof=1) / EPISODES)
 
     ratio, robust = evaluate_all(to_the_right, log, NAMES, draws=2).values()
     # an error of less than 5 % of the value is a trifle
     expected = missing(data.rewards) / max(ratio.standard_error, 0.05 * ratio.value)
-    assert expected > 0.05  # something is
+    assert expected > 1  # much is
     assert ratio.diagnostics.missed == pytest.approx(expected, rel=1e-3)
     # the doubly robust one never sees what all rewards of equally long episodes have in common
     powers = DISCOUNT**data.time

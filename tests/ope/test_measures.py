@@ -76,7 +76,7 @@ def test_nothing_is_wrong_with_a_sound_log():
         ({"unsupported": 0.2}, "not identified", "20 % of the policy's decisions"),
         ({"effective": 5.0}, "not identified", "5.0 of 1,000 episodes carry it"),
         ({"effective": 20.0, "counted": 40, "counted_as": "units"}, "weak", "20 of 40 units carry it"),
-        ({"effective_share": 0.2}, "weak", "few episodes outweigh the others: 1,000 count for about 200"),
+        ({"effective_share": 0.2}, "weak", "1,000 episodes tell as much as about 200 equal ones"),
         ({"mass": 0.3}, "not identified", "mean 0.3"),
         ({"mass": float("nan")}, "not identified", "mean nan"),
         ({"imbalance": 0.05}, "weak", "misses its equations by 5 %"),

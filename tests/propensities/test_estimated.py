@@ -161,8 +161,7 @@ def test_an_estimate_is_widened_by_how_far_it_moves_between_refits(log, estimato
 
     widened, known = evaluated(log), evaluated(replace(log, estimated=None))
     moved = [evaluated(refit).value for refit in log.refits]
-    mean = sum(moved) / len(moved)
-    variance = sum((value - mean) ** 2 for value in moved) / (len(moved) - 1)
+    variance = sum((value - known.value) ** 2 for value in moved) / (len(moved) - 1)  # refits may all move one way
     factor = (known.standard_error**2 + variance) ** 0.5 / known.standard_error
     assert factor > 1.001
     assert widened.value == known.value
@@ -179,7 +178,7 @@ def test_no_widened_interval_reaches_beyond_what_can_be_earned(log):
 
 
 def test_what_has_no_error_is_not_widened():
-    assert widening(2.0, [1.0, 4.0], 3.0) == pytest.approx((4 + 4.5 + 9) ** 0.5 / 2)
+    assert widening(2.0, [1.0, 4.0], 3.0) == pytest.approx((4 + 1 + 16 + 9) ** 0.5 / 2)
     assert widening(2.0, [1.0]) == widening(0.0, [1.0, 2.0], 1.0) == widening(float("inf"), [1.0, 2.0], 1.0) == 1.0
 
 

@@ -41,7 +41,7 @@ def missed(case: Case, rewards: Float[np.ndarray, " steps"], found: Quotient) ->
     carried = carried_by_ratio(case)
     count = log.dataset.episodes
     each = values[log.dataset.starts[:-1]] + count * log.by_episode(carried * (log.onward * following - values))
-    noise = standard_error(each, log.dataset.groups)
+    noise = standard_error(each - each.mean(), log.dataset.groups)
     missing = np.sqrt(max(float(each.mean()) ** 2 - noise**2, 0.0)) if np.isfinite(noise) else 0.0
     error = max(standard_error(found.influence(), log.dataset.groups), TRIFLE * abs(found.value))
     return float(missing / error) if error > 0 else 0.0
