@@ -2,7 +2,7 @@
 
     f(s, t) = turn · (φ(s) ⊗ h(t)),     E_μ[f fᵀ] = I
 
-φ are principal directions of random Fourier features at two scales, and of each column by itself. h are
+φ are principal directions of random Fourier features, with a clock at two scales, and of each column by itself. h are
 piecewise-linear hats between knots in time: with them w(s, t) and V(s, t) know how much time is left. Without a limit
 h ≡ 1, and the stationary equations are what remains.
 """
@@ -90,7 +90,8 @@ def make_features(
     states = states * relevance
     sample = np.resize(np.random.default_rng(seed).permutation(len(states)), BLOCK)
     settings = replace(settings, rank=_rank(len(dataset), dataset.action_count, clock, settings))
-    bandwidth = (settings.bandwidth or median_distance(states)) * np.resize(SCALES, settings.features)
+    scales = SCALES if clock is not None else SCALES[:1]  # with few directions, narrow waves would crowd out wide ones
+    bandwidth = (settings.bandwidth or median_distance(states)) * np.resize(scales, settings.features)
     waves = fourier_features(key_for(jax.random.key(seed), "features"), states.shape[1], settings.features, bandwidth)
     weight = chain.weight[sample]
     drawn = np.asarray(Raw(waves)(jnp.asarray(states[sample], jnp.float32)), np.float64)

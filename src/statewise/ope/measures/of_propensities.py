@@ -37,11 +37,11 @@ def _logged_sentence(evidence: Evidence) -> str:
     )
 
 
-def _mean_ratio(evidence: Evidence) -> float:
+def _mean_ratio(evidence: Evidence) -> float | None:
     return evidence.case.remembered("mean ratio", lambda: _furthest_mean(evidence.case))
 
 
-def _furthest_mean(case: Case) -> float:
+def _furthest_mean(case: Case) -> float | None:
     """The greatest |Σ (ρ − 1)| of a group of similar states, in standard errors, over what chance would show.
 
     Given the state, ρ has mean 1 if the propensities are right and all that the policy does was tried; a row's ρ − 1
@@ -63,7 +63,7 @@ def _furthest_mean(case: Case) -> float:
     np.maximum.at(heaviest, group, centred**2)
     counted &= (seen > 0) & (heaviest < 0.1 * seen)
     if not counted.any():
-        return 0.0
+        return None
     deviation = np.abs(np.bincount(group, centred)[counted]) / np.sqrt(seen[counted])
     return float(deviation.max() / NormalDist().inv_cdf(1 - CHANCE / (2 * counted.sum())))
 
@@ -107,4 +107,5 @@ MEAN_RATIO = Measure(
     sentence=lambda evidence: (
         f"in similar situations the mean of π/μ differs from 1 by {_mean_ratio(evidence):.2g} times what chance shows"
     ),
+    missing="in every kind of situation a few rows outweigh the others",
 )
