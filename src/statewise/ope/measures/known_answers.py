@@ -10,7 +10,7 @@ from statewise.data.horizon import beyond
 from statewise.ope.attainable import attainable
 from statewise.ope.centred import centred
 from statewise.ope.clone import behaviour_by_clone
-from statewise.ope.estimators.doubly_robust import doubly_robust
+from statewise.ope.estimators.doubly_robust import weighted_doubly_robust
 from statewise.ope.estimators.state_ratio import within_horizon
 from statewise.ope.measures import Evidence, Measure
 from statewise.ope.measures.resting_on import ENOUGH, EVEN, UNLIKE, percent
@@ -68,17 +68,17 @@ class Other(NamedTuple):
 
 
 def _importance_based(evidence: Evidence) -> Other | None:
-    """By doubly robust importance sampling, which needs no state that tells all; None where weights are too uneven."""
+    """By weighted doubly robust importance sampling, which needs no state that tells all; None where weights are too uneven."""
     case, log = evidence.case, evidence.log
     if log.objective != "return":
         return None
-    other = case.remembered("importance-based", lambda: centred(doubly_robust)(case, log.dataset.rewards))
+    other = case.remembered("importance-based", lambda: centred(weighted_doubly_robust)(case, log.dataset.rewards))
     support = support_of(case, other)
     beside = evidence._replace(estimate=other, support=support)
     if ENOUGH.outcome(ENOUGH.value(beside)) != "good":
         return None
     error = standard_error(evidence.estimate.influence() - other.influence(), log.dataset.groups)
-    error *= np.sqrt(max(EVEN.value(beside) or 0.0, 1.0))  # where few weights decide, it is less than it seems
+    error *= max(EVEN.value(beside) or 0.0, 1.0) ** 0.25  # where few weights decide, it is less than it seems
     apart = abs(evidence.estimate.value - other.value)
     return Other(other, float(apart / error) if error > 0 else 0.0)
 
