@@ -27,15 +27,25 @@ def log(lengths, least, greatest, **changes):
         ([3, 3, 3], -1.0, 2.0, 1.0, (-3.0, 6.0)),
         ([3, 3, 3], 1.0, 2.0, 1.0, (3.0, 6.0)),
         ([3, 3, 3], -2.0, -1.0, 0.5, (-3.5, -1.75)),
-        ([1, 2, 4], -1.0, 2.0, 1.0, (-4.0, 8.0)),
-        ([1, 2, 4], 1.0, 2.0, 1.0, (1.0, 8.0)),  # it may end at once
-        ([1, 2, 4], -2.0, -1.0, 0.5, (-3.75, -1.0)),
+        # they end by themselves: another policy's may go on for ever, or end at once
+        ([1, 2, 4], -1.0, 2.0, 1.0, (-np.inf, np.inf)),
+        ([1, 2, 4], 1.0, 2.0, 1.0, (1.0, np.inf)),
+        ([1, 2, 4], -2.0, -1.0, 0.5, (-4.0, -1.0)),
     ],
 )
 def test_by_hand(lengths, least, greatest, discount, expected):
     data = log(lengths, least, greatest)
     assert attainable(prepare(data, discount=discount)) == pytest.approx(expected)
     assert attainable(prepare(data, discount=discount, objective="average")) == pytest.approx((least, greatest))
+
+
+@pytest.mark.parametrize(
+    ("least", "greatest", "discount", "expected"),
+    [(-1.0, 2.0, 1.0, (-4.0, 8.0)), (1.0, 2.0, 1.0, (1.0, 8.0)), (-2.0, -1.0, 0.5, (-3.75, -1.0))],
+)
+def test_up_to_a_limit(least, greatest, discount, expected):
+    data = log([1, 2, 4], least, greatest, terminated=np.array([True, True, False]))
+    assert attainable(prepare(data, discount=discount)) == pytest.approx(expected)
 
 
 def test_rewards_beyond_the_horizon_do_not_count():
@@ -49,6 +59,7 @@ def test_no_value_and_no_interval_lies_beyond(interval):
     """Weights of up to 1,000 on a dozen episodes: plain importance sampling is far out."""
     rng, lengths = np.random.default_rng(0), [1 + e % 3 for e in range(12)]
     data = log(lengths, 1.0, 2.0, propensities=rng.uniform(0.1, 0.9, sum(lengths)), distributions=None)
+    data = replace(data, ends=Horizon("limit", 3))
     certain = np.eye(3)[data.actions]
     low, high = attainable(prepare(data, discount=1.0))
     found = evaluate_all(lambda seen: certain, data, QUICK, discount=1.0, interval=interval)

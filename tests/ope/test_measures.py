@@ -12,6 +12,7 @@ from logs import make, simulated
 from statewise.data.horizon import Horizon
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
+from statewise.ope.attainable import attainable
 from statewise.ope.estimators import ESTIMATORS, USUAL
 from statewise.ope.evaluate import prepare
 from statewise.ope.measures import MEASURES, Evidence, measured
@@ -169,13 +170,16 @@ def test_a_length_that_is_not_that_of_the_episodes(length, expected):
 
 def test_estimates_beyond_what_can_be_earned():
     assert outcome("attainable", usual()) == "good"
-    greatest = sound().rewards.max() * sound().lengths.max()
+    low, high = attainable(usual().log)
     error = usual().error
-    for by, expected in ((-0.1, "good"), (0.9, "good"), (2.0, "doubtful"), (4.0, "bad")):
-        moved = usual().estimate
-        shift = greatest + by * error - moved.value
-        moved = replace(moved, numerator=moved.numerator + shift * moved.denominator)
-        assert outcome("attainable", usual()._replace(estimate=moved)) == expected
+    ends = [(side, bound) for side, bound in ((-1, low), (1, high)) if np.isfinite(bound)]
+    assert ends
+    for side, bound in ends:
+        for by, expected in ((-0.1, "good"), (0.9, "good"), (2.0, "doubtful"), (4.0, "bad")):
+            moved = usual().estimate
+            shift = bound + side * by * error - moved.value
+            moved = replace(moved, numerator=moved.numerator + shift * moved.denominator)
+            assert outcome("attainable", usual()._replace(estimate=moved)) == expected
 
 
 def remembered(chance, seed=0, episodes=1500):
@@ -281,8 +285,9 @@ def test_right_ratios_are_hardly_ever_suspected(known):
         data = simulated(60, 10, seed=seed)
         data = data if known else replace(data, distributions=None)
         values.append(MEASURES["mean-ratio"].value(evidence_of(softer, data, "per-decision")))
-    assert max(values) <= 1
-    assert not known or np.median(values) > 0.2  # it is not asleep
+    made = [value for value in values if value is not None]
+    assert max(made, default=0.0) <= 1
+    assert not known or (len(made) > 30 and np.median(made) > 0.2)  # it is not asleep
 
 
 # Weights as they are

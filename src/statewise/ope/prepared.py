@@ -1,18 +1,16 @@
-"""What every estimator asks of a log (`Prepared`, made once) and of a policy on it (`Case`), each computed when asked.
+"""What every estimator asks of a log (`Prepared`, made once) and of a policy on it (`Case`), computed when asked.
 
-The target of all estimators is the same, so that their numbers can be compared: the discounted return over the logged
-horizon,
+The target of all estimators is the same, so that their numbers can be compared: the discounted return to the horizon,
 
-    V(π) = E_π[Σ_{t<T} γᵗ rₜ],
+    V(π) = E_π[Σ_{t<min(T,H)} γᵗ rₜ],
 
-with T the step at which the world ends an episode, or at which the log cuts it off. Being cut off counts as an end:
-what a policy would earn after the logged horizon is not in the log, and enters no estimate. `onward` is therefore 0 on
-the last row of every episode. `objective="average"` is the same return per (discounted) step, E_π[Σγᵗrₜ] / E_π[Σγᵗ].
+with T the step at which the world ends an episode, and H the log's limit, or how far records reach (`data.horizon`).
+What a policy would earn beyond H enters no estimate: `onward` is 0 before it and on the last row of every episode.
+Where records stop earlier, `growth` lets the rows that go on stand for those that do not. `objective="average"` is the
+same return per (discounted) step, E_π[Σγᵗrₜ] / E_π[Σγᵗ].
 
-Importance sampling is exact about where episodes are cut off. What knows states alone (state ratios, fitted Q) takes it
-as something that happens in the states where it was seen to happen, weighted by γᵗ as all rows are. That is exact where
-the time left can be told from the state; otherwise the error is of the order γᴴ, with H the horizon, times how much the
-policy changes the states that episodes are cut off in.
+Importance sampling is exact about where episodes are cut off. So are state ratios and critics, since they know the time
+wherever a limit makes a difference (`ope.features`).
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ class Quotient:
     reweighted: bool = True  # False: it says nothing of the policy
 
     @property
-    def negative_by_usual(self) -> float | None:
-        """The share that was cut off, as if there were `USUAL` features: more of them are noisier, each by little."""
-        return None if self.negative is None else self.negative * min(USUAL / max(self.rank, 1), 1.0)
+    def more_features(self) -> float:
+        """`USUAL` features over those of the ratio, at most 1: of more, each is a little noisier."""
+        return min(USUAL / max(self.rank, 1), 1.0)
 
     @property
     def value(self) -> float:

@@ -41,7 +41,7 @@ def doubly_robust_state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) 
     if not np.isfinite(error):
         return replace(estimate, leaning=leaning)
     moved = abs(estimate.value - behaviour_return(case, rewards).value)
-    beyond = CUT * np.sqrt(estimate.negative_by_usual or 0.0) * moved
+    beyond = CUT * np.sqrt((estimate.negative or 0.0) * estimate.more_features) * moved
     return replace(estimate, leaning=leaning, allowance=float(np.hypot(LEFT * leaning * error, beyond)))
 
 

@@ -68,7 +68,7 @@ class Other(NamedTuple):
 
 
 def _importance_based(evidence: Evidence) -> Other | None:
-    """By weighted doubly robust importance sampling, which needs no state that tells all; None where weights are too uneven."""
+    """By weighted doubly robust importance sampling, which needs no state that tells all; None if too few carry it."""
     case, log = evidence.case, evidence.log
     if log.objective != "return":
         return None

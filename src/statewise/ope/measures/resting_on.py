@@ -83,7 +83,7 @@ NEGATIVE = Measure(
     unit="of the ratio, as if it had 64 features",
     applies=lambda evidence: evidence.support.negative is not None,
     remedy=UNLIKE,
-    value=lambda evidence: evidence.estimate.negative_by_usual,
+    value=lambda evidence: (evidence.support.negative or 0.0) * evidence.estimate.more_features,
     sentence=lambda evidence: f"{percent(evidence.support.negative or 0.0)} of the state ratio is negative",
 )
 VISITED = Measure(
