@@ -1,16 +1,29 @@
-"""How long evaluation takes: importance sampling on a million rows, and a hundred policies with the state ratio.
+"""How long evaluation takes: one decision on ordinary logs, importance sampling on a million rows, many policies.
 
-python benchmarks/evaluate_speed.py [--rows 1000000] [--checkpoint-rows 200000] [--checkpoints 100]
+python benchmarks/evaluate_speed.py [--only decisions|many] [--repeats 3]
+
+To compare with another version of the code, run `--only decisions` with PYTHONPATH set to that version's src, and with
+OPENBLAS_NUM_THREADS=1: on few cores, threads make times jump.
 """
 
 import argparse
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from statewise.data.dataset import Dataset
+from statewise.domains import DOMAINS
+from statewise.domains.behaviours import shipped
+from statewise.domains.cartpole import leaning
+from statewise.domains.simulate import Act
 from statewise.ope.evaluate import evaluate_all, prepare
+from statewise.ope.gate import gate
 
+Policy = Callable[[np.ndarray], np.ndarray]
 IMPORTANCE = ("importance", "per-decision", "weighted-importance", "weighted-per-decision")
 
 
@@ -36,7 +49,7 @@ def log_of(rows: int, length: int, features: int = 6, actions: int = 4) -> Datas
     )
 
 
-def softmax_policy(seed: int, scale: float = 0.2):
+def softmax_policy(seed: int, scale: float = 0.2) -> Policy:
     weights = scale * np.random.default_rng(seed).normal(size=(6, 4))
 
     def probabilities(observations):
@@ -46,34 +59,69 @@ def softmax_policy(seed: int, scale: float = 0.2):
     return probabilities
 
 
-def seconds(work) -> float:
-    started = time.perf_counter()
+def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    started = clock()
     work()
-    return time.perf_counter() - started
+    return clock() - started
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--checkpoint-rows", type=int, default=200_000)
-    parser.add_argument("--checkpoints", type=int, default=100)
-    options = parser.parse_args()
+def decisions() -> Iterator[tuple[str, Dataset, Policy]]:
+    """Logs of ordinary kinds, and a policy to decide on for each."""
+    cartpole, hiv = DOMAINS["cartpole"], shipped("hiv")
+    yield "CartPole, random actions, far from its limit", cartpole.collect(500), as_function(leaning(0.2))
+    yield "CartPole near its limit", cartpole.collect(200, act=leaning(0.6)), as_function(leaning(0.67))
+    # half way between the behaviour, which is random three times in ten, and the policy that it was made from
+    half_way = lambda observations: 0.85 * hiv.probabilities(observations) + 0.15 / 4  # noqa: E731
+    yield "HIV", DOMAINS["hiv"].collect(100), half_way
+    yield "one decision an episode", log_of(20_000, 1), softmax_policy(0)
+
+
+def as_function(act: Act) -> Policy:
+    """A simulator's policy as a function of many observations."""
+    return lambda observations: np.asarray(jax.vmap(act)(jnp.asarray(observations, jnp.float32)), np.float64)
+
+
+def time_decisions(repeats: int) -> None:
+    for name, log, policy in decisions():
+        gate(policy, replace(log))  # compiles; a copy of the log remembers nothing
+        # processor time, which other processes hardly change
+        decide = lambda log=log, policy=policy: gate(policy, replace(log))  # noqa: E731
+        took = [seconds(decide, time.process_time) for _ in range(repeats)]
+        rows = f"{log.episodes:,} episodes, {len(log):,} rows"
+        print(f"{name}, {rows}: {np.median(took):.2f} s ({min(took):.2f} to {max(took):.2f})", flush=True)
+
+
+def time_many(rows: int, checkpoint_rows: int, checkpoints: int) -> None:
     for length in (100, 1):
-        data = log_of(options.rows, length)
+        data = log_of(rows, length)
         took = seconds(lambda data=data: evaluate_all(softmax_policy(0), data, IMPORTANCE, discount=0.98))
         print(
             f"{len(IMPORTANCE)} importance-sampling estimators, 1,000 draws, {len(data):,} rows in episodes of {length}"
             f": {took:.2f} s (goal: under 5)"
         )
-    data = log_of(options.checkpoint_rows, 100)
+    data = log_of(checkpoint_rows, 100)
     prepared = prepare(data, discount=0.98)
 
     def score() -> None:
-        for seed in range(options.checkpoints):
+        for seed in range(checkpoints):
             evaluate_all(softmax_policy(seed), prepared, ("state-ratio",))
 
     took = seconds(score)
-    print(f"{options.checkpoints} policies with the state ratio on {len(data):,} rows: {took:.1f} s (goal: under 60)")
+    print(f"{checkpoints} policies with the state ratio on {len(data):,} rows: {took:.1f} s (goal: under 60)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", choices=("decisions", "many"))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--checkpoint-rows", type=int, default=200_000)
+    parser.add_argument("--checkpoints", type=int, default=100)
+    options = parser.parse_args()
+    if options.only != "many":
+        time_decisions(options.repeats)
+    if options.only != "decisions":
+        time_many(options.rows, options.checkpoint_rows, options.checkpoints)
 
 
 if __name__ == "__main__":

@@ -53,3 +53,29 @@ def simulated(episodes=200, length=15, seed=0, masked=False, units=None):
 def without(data):
     """The log as if nobody had written down the propensities."""
     return replace(data, propensities=None, distributions=None, estimated=None)
+
+
+def stands_for(data):
+    """What each row counts for where records stop before episodes end, and the horizon: one row at a time.
+
+    G(t + 1) = G(t) · (1 − those cut off after t / those recorded at t that do not end there). Kaplan and Meier (1958).
+    """
+    longest, chance = int(data.lengths.max()), [1.0]
+    for t in range(longest):
+        running = [e for e in range(data.episodes) if data.lengths[e] > t]
+        here = [e for e in running if data.lengths[e] == t + 1]
+        cut = sum(not data.terminated[e] for e in here)
+        on = len(running) - (len(here) - cut)
+        chance.append(chance[-1] * (1 - cut / on) if on else chance[-1])
+    horizon = max(t for t in range(longest) if chance[t] >= 0.1) + 1
+    weights = []
+    for e in range(data.episodes):
+        for t in range(data.lengths[e]):
+            last = t + 1 == data.lengths[e]
+            if t >= horizon or (last and not data.terminated[e] and t < horizon - 1):
+                weights.append(0.0)  # what it led to is not known
+            elif t == horizon - 1 or (last and data.terminated[e]):
+                weights.append(1 / chance[t])
+            else:
+                weights.append(1 / chance[t + 1])
+    return np.array(weights), horizon

@@ -72,8 +72,10 @@ def example() -> ReportContent:
         answer="deploy",
         because="On 150 held-out episodes the new policy earns 27.9 an episode, current practice 21.4; even the lower "
         "end of its interval, 24.1, is above the upper end of current practice, 22.6.",
+        hidden_reason=2.18,
         title="Treatment log, 500 patients: should the new policy be used?",
         value_name="discounted return of an episode",
+        counted="Episodes are cut off at step 100, the limit: the value counts up to it.",
         worths=(
             Worth("current practice", "current", "supported", "mean of logged returns", 21.4, 20.2, 22.6, 150.0),
             Worth("the new policy", "chosen", "supported", "state-ratio, doubly robust", 27.9, 24.1, 31.7, 84.3),

@@ -16,7 +16,9 @@ import statewise as sw
 import statewise.cli
 from statewise import improvement
 from statewise.base.decode import changed
+from statewise.cli.decision import hidden_reason
 from statewise.cli.evaluate import _warn_of_training_data
+from statewise.data.horizon import sentence
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.improvement import Plan, Stage, improve
@@ -58,7 +60,7 @@ def log(behaviour=UNIFORM, units=True) -> sw.Dataset:
 @pytest.fixture(scope="module")
 def seen():
     """The data that learning, choosing and evaluation received, and the stages that were reported."""
-    return SimpleNamespace(learned=[], chosen=[], judged=[], stages=[])
+    return SimpleNamespace(learned=[], chosen=[], judged=[], parts=[], stages=[])
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +68,7 @@ def improved(tmp_path_factory, seen):
     def spied(function, *lists):
         def call(*arguments, **named):
             for place, into in lists:
-                into.append(arguments[place])
+                into.append(named[place] if isinstance(place, str) else arguments[place])
             return function(*arguments, **named)
 
         return call
@@ -74,7 +76,7 @@ def improved(tmp_path_factory, seen):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(improvement, "fit", spied(improvement.fit, (0, seen.learned)))
         patch.setattr(improvement, "choose", spied(improvement.choose, (1, seen.chosen)))
-        patch.setattr(improvement, "gate", spied(improvement.gate, (1, seen.judged)))
+        patch.setattr(improvement, "gate", spied(improvement.gate, (1, seen.judged), ("part", seen.parts)))
         return improve(
             log(), CONFIG, plan=PLAN, out=tmp_path_factory.mktemp("improved") / "run", progress=seen.stages.append
         )
@@ -138,11 +140,29 @@ def test_the_decision_can_be_read_back(improved):
     assert not any(curve.metric == "value" for curve in read.curves if curve.run == "behaviour-cloning")
 
 
+def test_the_report_says_how_far_the_value_counts(improved):
+    judging = log().split(0.6, 0.2, seed=0)[2]
+    assert improved.content.counted == sentence(judging, 1.0)
+    assert improved.content.counted in improved.report.read_text()
+
+
+def test_the_report_says_what_would_turn_the_answer_over(improved):
+    assert improved.content.hidden_reason == improved.decision.hidden_reason > 1
+    assert hidden_reason(improved.decision) in improved.report.read_text()
+
+
+def test_how_many_episodes_would_settle_it_counts_the_whole_log(improved, seen):
+    assert seen.parts == [pytest.approx(0.2)] * 2  # of two algorithms
+
+
 def test_the_report_shows_how_evenly_episodes_count(improved):
     shares = improved.content.weight_shares
     assert len(shares) == EPISODES // 5
     assert sum(shares) == pytest.approx(1)
-    effective = 1 / sum(share**2 for share in shares)  # every episode has two decisions, so this is the estimate's own
+    of_episode = improved.decision.estimate.shares
+    np.testing.assert_allclose(shares, sorted(of_episode, reverse=True))
+    of_unit = np.bincount(log().split(0.6, 0.2, seed=0)[2].groups, of_episode)
+    effective = 1 / np.sum(of_unit**2)  # every episode has two decisions, so this is the estimate's own
     assert effective == pytest.approx(improved.decision.estimate.effective_sample_size, rel=1e-3)
     assert "How evenly episodes count" in improved.report.read_text()
 
@@ -214,7 +234,7 @@ def test_propensities_that_were_not_logged_are_estimated_on_each_part(tmp_path):
     improvement = improve(bare, CONFIG, plan=plan, out=tmp_path / "run")
     assert improvement.content.calibration is not None
     assert "estimated-propensities" in {measure.name for measure in improvement.content.measures}
-    assert improvement.content.measures == improvement.decision.estimate.measures
+    assert improvement.content.measures == improvement.decision.measures
     # report and card show the same interval, widened because propensities were estimated
     card = Policy.load(improvement.policy_file).full_card()["estimate"]
     assert (card["low"], card["high"]) == pytest.approx(
@@ -322,6 +342,11 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
     assert out.returncode == 0, out.stderr
     assert "Deploy" in out.stdout
     assert str(improved.report) in "".join(out.stdout.split("\n"))
+    shown = " ".join(out.stdout.replace("│", " ").split())
+    assert hidden_reason(improved.decision) in shown
+    assert f"gain {improved.decision.difference:.4g} ({improved.decision.low:.4g} to " in shown
+    for measure in improved.decision.measures:
+        assert f"{measure.outcome} {measure.title}: {measure.sentence}." in shown
     assert "learning by x: 1 of 2" in out.stderr
     monkeypatch.undo()
     # called again, with the same log and plan, it learns nothing and says the same
@@ -332,6 +357,9 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
     printed = json.loads(again.stdout)
     assert printed["answer"] == "deploy"
     assert printed["policy"]["value"] == pytest.approx(improved.decision.estimate.value)
+    assert printed["hidden_reason"] == pytest.approx(improved.decision.hidden_reason)
+    assert printed["verdict"] == improved.decision.verdict
+    assert [one["name"] for one in printed["measures"]] == [one.name for one in improved.decision.measures]
     assert printed["stopped_by_time"] == []
     assert before == [
         (improved.folder / name).read_text() for name in ("decision.json", "manifest.json", "report.html")

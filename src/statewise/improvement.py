@@ -144,9 +144,12 @@ def improve(
     chosen = {name: _choose(name, run, choosing, discount, plan, progress) for name, run in runs.items()}
     best = _best(chosen, first, choosing, plan)
     decisions = {}
+    share = judging.episodes / log.episodes
     for done, (name, selection) in enumerate(chosen.items()):
         progress(Stage("evaluating", done, len(chosen)))
-        decisions[name] = gate(selection.policy, judging, discount=discount, level=plan.level, seed=plan.seed)
+        decisions[name] = gate(
+            selection.policy, judging, discount=discount, level=plan.level, seed=plan.seed, part=share
+        )
     progress(Stage("evaluating", len(chosen), len(chosen)))
     content = from_decision(
         decisions[best],

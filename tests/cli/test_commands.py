@@ -40,6 +40,35 @@ def test_inspect_tells_the_same_to_a_machine(log):
     assert [action["count"] for action in summary["actions"]] == [(data.actions == a).sum() for a in range(3)]
 
 
+def test_inspect_says_what_being_cut_off_means_and_how_to_change_it(tmp_path):
+    make([9, 4, 9, 9], final=[False] * 4).save(tmp_path / "log.parquet")  # the second and the last were cut off
+    path = tmp_path / "log.parquet"
+    reading = json.loads(statewise("inspect", path, "--json").stdout)["summary"]["reading"]
+    assert (reading["cut_off"], reading["horizon"], reading["discount"]) == ("censored", 9, 1)
+    assert reading["sentence"].startswith("The record of 50 % of the episodes stops before they end: ")
+    assert "γ is 1, since at least half of the episodes end by themselves." in reading["sentence"]
+    assert reading["sentence"].endswith("Change this with --cut-off and --horizon.")
+    assert reading["sentence"] in " ".join(statewise("inspect", path).stdout.split())
+    for flags, cut_off, horizon in (
+        (("--cut-off", "limit"), "limit", 9),
+        (("--horizon", "3"), "limit", 3),
+        (("--horizon", "5", "--cut-off", "continuing"), "continuing", 5),
+    ):
+        reading = json.loads(statewise("inspect", path, *flags, "--json").stdout)["summary"]["reading"]
+        assert (reading["cut_off"], reading["horizon"]) == (cut_off, horizon)
+
+
+def test_inspect_finds_propensities_that_are_wrong(tmp_path):
+    """Coins are logged that were none: action 1 was taken three times in four."""
+    rows = [f"{e},{e % 7},{int(e % 4 > 0)},0,0.5,1" for e in range(600)]
+    log = "\n".join(["episode,obs_a,action,reward,chance,terminated", *rows])
+    (tmp_path / "log.csv").write_text(log)
+    told = json.loads(statewise("inspect", tmp_path / "log.csv", "--propensity-column", "chance", "--json").stdout)
+    (warning,) = (each for each in told["warnings"] if each["column"] == "chance")
+    assert "action 1 was taken in 75 % of 600 rows, but the logged probabilities say 50 % ± 2" in warning["problem"]
+    assert "--propensity estimate" in warning["advice"]
+
+
 def test_faults_end_with_exit_code_2_and_no_traceback(tmp_path):
     (tmp_path / "bad.csv").write_text(
         "episode,step,obs_a,action,reward,propensity,terminated\n1,0,1,0,1,0,0\n1,1,2,1.5,1,0.5,1\n"

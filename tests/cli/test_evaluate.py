@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import statewise as sw
+from statewise.cli.decision import hidden_reason
 from statewise.cli.propensities import propensities_as_json
+from statewise.data.horizon import sentence
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.learning.runs import RunFolder
@@ -51,8 +53,14 @@ def test_a_policy_file_gets_a_table_and_an_answer(folder, statewise):
     assert "on 400 episodes of log.parquet, γ = 1" in words(out)
     expected = sw.evaluate(policy(BETTER), DATA, "weighted-per-decision")
     assert f"{expected.value:.4g} {expected.low:.4g} to {expected.high:.4g}" in words(out)
+    assert sentence(DATA, 1.0) in words(out)
     assert "behaviour" in out
     assert "Deploy (by weighted-per-decision): it earns" in words(out)
+    decision = sw.gate(policy(BETTER), DATA, estimator="weighted-per-decision", discount=1.0)
+    assert hidden_reason(decision) in words(out)
+    for measure in decision.measures:  # every check, and what it means where it is not good
+        assert f"{measure.outcome} {measure.title}: {measure.sentence}." in " ".join(words(out).split("│"))
+        assert (measure.meaning in words(out)) == (measure.outcome != "good")
     _, out, _ = statewise("evaluate", folder / "worse.safetensors", folder / "log.parquet", "--estimator", "importance")
     assert "Deploy (" not in out
 
@@ -65,9 +73,13 @@ def test_a_machine_is_told_the_same(folder, statewise):
     decision = sw.gate(policy(BETTER), DATA, estimator="weighted-per-decision", discount=1.0)
     assert told["gate"]["answer"] == decision.answer == "deploy"
     assert told["gate"]["difference"] == pytest.approx(decision.difference)
+    assert told["gate"]["hidden_reason"] == pytest.approx(decision.hidden_reason)
+    assert told["gate"]["verdict"] == decision.verdict
+    assert [one["name"] for one in told["gate"]["measures"]] == [one.name for one in decision.measures]
     assert [one["estimator"] for one in told["estimates"]] == ["behaviour", "weighted-per-decision"]
     assert told["estimates"][0]["value"] == pytest.approx(DATA.returns().mean())
     assert told["selection"] is None
+    assert told["horizon"] == {**DATA.horizon._asdict(), "sentence": sentence(DATA, 1.0)}
 
 
 def test_of_a_run_a_checkpoint_is_chosen_and_that_is_said(folder, statewise):
@@ -97,6 +109,8 @@ def test_a_value_that_the_log_cannot_tell_is_not_printed(folder, statewise):
     told = json.loads(statewise(*arguments, "--json")[1])
     assert told["estimates"][1]["verdict"] == "not identified"
     assert told["estimates"][1]["value"] is None
+    assert told["gate"]["verdict"] == "not identified"
+    assert [told["gate"][name] for name in ("difference", "low", "high", "hidden_reason")] == [None] * 4
 
 
 def test_target_columns_are_a_policy(folder, statewise):

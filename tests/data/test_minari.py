@@ -33,6 +33,7 @@ def test_round_trip():
         ):
             np.testing.assert_array_equal(getattr(back, name), getattr(log, name), err_msg=name)
         assert back.action_count == log.action_count
+        assert sw.load(source, cut_off="continuing", horizon=2).horizon == ("continuing", 2)
 
 
 @pytest.mark.filterwarnings("ignore")

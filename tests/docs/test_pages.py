@@ -111,7 +111,7 @@ def test_pages_run(page, session, apart):
 
 
 def test_every_page_is_run_or_made_from_the_code():
-    made = {"commands", "api", "reference", "results", "accuracy", "coverage"}
+    made = {"commands", "api", "reference", "results", "accuracy", "coverage", "worlds"}
     known = {*PAGES, *made, "index", "errata", "performance", "decisions"}
     assert {path.stem for path in (ROOT / "docs").glob("*.md")} <= known
     for bare in ("commands", "api", "reference", "index", "decisions"):

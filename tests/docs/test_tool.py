@@ -43,7 +43,7 @@ def test_a_name_in_no_group_is_an_error(monkeypatch):
 )
 def test_bounds_are_shown_with_their_units(bounds, unit, cells, monkeypatch):
     measure = sw.Measure("A title", "A meaning.", bounds, lambda _: 0.0, lambda _: "", unit=unit)
-    monkeypatch.setattr(sw.MEASURES, "_entries", {"one": measure})
+    monkeypatch.setattr(sw, "MEASURES", {"one": measure})
     assert docs.measures().splitlines()[2:] == [f"| A title | A meaning. {cells}"]
 
 

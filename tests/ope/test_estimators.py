@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from logs import stands_for
+from statewise.data.horizon import Horizon, recorded_weight, still_recorded
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.ope.estimators import ESTIMATORS
@@ -109,26 +112,81 @@ def test_the_behaviour_itself_is_worth_what_it_earned():
             assert found[name].value == pytest.approx(earned.mean(), abs=leeway), name
 
 
-def test_ragged_truncation_counts_what_was_logged():
-    """Episodes cut off at different steps: the target is the return over the logged horizon, for all."""
-    mdp, behaviour, policy = problem(5)
-    long = collect_tabular(mdp, behaviour, episodes=3000, horizon=9, seed=0)
-    kept = np.where(np.arange(3000) % 2, 9, 4)
+def cut_off_at(long, kept):
+    """The log with each episode cut off after so many steps; what followed was not written down."""
     rows = long.time < kept[long.episode_of_step]
-    cut = replace(
+    names = ("observations", "actions", "rewards", "propensities", "distributions")
+    return replace(
         long,
-        **{
-            name: getattr(long, name)[rows]
-            for name in ("observations", "actions", "rewards", "propensities", "distributions")
-        },
-        starts=np.concatenate([[0], np.cumsum(kept)]),
+        **{name: getattr(long, name)[rows] for name in names},
+        starts=np.concatenate([[0], np.cumsum(np.minimum(kept, long.lengths))]),
+        terminated=long.terminated & (long.lengths <= kept),
         final_observations=np.full_like(long.final_observations, np.nan),
     )
-    truth = (horizon_value(mdp, policy, 0.9, 9) + horizon_value(mdp, policy, 0.9, 4)) / 2
+
+
+def test_where_records_stop_at_different_steps_those_that_go_on_stand_for_the_others():
+    """Half of the records stop at step 4: the value still counts up to 9, for all; unless these are limits."""
+    mdp, behaviour, policy = problem(5)
+    long = collect_tabular(mdp, behaviour, episodes=3000, horizon=9, seed=0)
+    cut = cut_off_at(long, np.where(np.arange(3000) % 2, 9, 4))
+    assert cut.horizon == Horizon("continuing", 9)
+    far, near = horizon_value(mdp, policy, 0.9, 9), horizon_value(mdp, policy, 0.9, 4)
+    today = [horizon_value(mdp, behaviour, 0.9, steps) for steps in (9, 4)]
+    assert far - near > 1
     found = evaluate_all(acting(policy), cut, QUICK, discount=0.9)
-    check(found, truth, ["importance", "per-decision", "weighted-importance", "weighted-per-decision", "doubly-robust"])
-    # what knows states alone takes being cut off for something that happens in a state
-    check(found, truth, ["state-ratio", "doubly-robust-state-ratio"], least=0.03 * truth)
+    check(found, far, OF_POLICY)
+    check(found, today[0], ["behaviour"])
+    limits = evaluate_all(acting(policy), replace(cut, ends=Horizon("limit")), QUICK, discount=0.9)
+    check(limits, (far + near) / 2, [name for name in OF_POLICY if "state-ratio" not in name])
+    # limits of their own cannot be told from state and time: they are taken for something that happens there
+    check(limits, (far + near) / 2, ["state-ratio", "doubly-robust-state-ratio"], least=0.01 * far)
+    check(limits, np.mean(today), ["behaviour"])
+
+
+def test_nothing_counts_beyond_the_horizon_that_was_given():
+    mdp, behaviour, policy = problem(5)
+    data = collect_tabular(mdp, behaviour, episodes=1500, horizon=9, seed=0)
+    four = replace(data, ends=Horizon("limit", 4))
+    found = evaluate_all(acting(policy), four, QUICK, discount=0.9)
+    check(found, horizon_value(mdp, policy, 0.9, 4), OF_POLICY)
+    beyond = replace(four, rewards=np.where(four.time < 4, four.rewards, 1e6))
+    again = evaluate_all(acting(policy), beyond, QUICK, discount=0.9)
+    for name in QUICK:
+        assert again[name].value == pytest.approx(found[name].value, rel=1e-9), name
+        assert again[name].standard_error == pytest.approx(found[name].standard_error, rel=1e-6), name
+
+
+def life_table(mdp, policy, steps):
+    """The value up to `steps`, and who is still there: S(t) = P(T > t), by the chain."""
+    here, total, living = mdp.initial, 0.0, []
+    for _ in range(steps):
+        living.append(here.sum())
+        total += here @ (policy * mdp.rewards).sum(axis=1)
+        here = here @ mdp.chain(policy)
+    return total, np.array(living)
+
+
+def test_censored_records_give_the_value_of_the_life_table():
+    """Episodes end by themselves; every tenth record that is left stops after each step, for no reason."""
+    mdp, behaviour, policy = problem(11, 0.35)
+    long = collect_tabular(mdp, behaviour, episodes=4000, horizon=60, seed=2)
+    cut = cut_off_at(long, np.random.default_rng(0).geometric(0.1, size=4000))
+    assert cut.horizon.cut_off == "censored"
+    standing, steps = stands_for(cut)
+    assert cut.horizon.steps == steps
+    np.testing.assert_allclose(recorded_weight(cut), standing)
+    recorded, living = still_recorded(cut, steps)
+    np.testing.assert_allclose(recorded[:6], 0.9 ** np.arange(6), atol=0.03)
+    np.testing.assert_allclose(living[:steps], life_table(mdp, behaviour, steps)[1], atol=0.03)
+    found = evaluate_all(acting(policy), cut, QUICK, discount=1.0)
+    truth = life_table(mdp, policy, steps)[0]
+    names = [name for name in OF_POLICY if found[name].identified]
+    assert {"state-ratio", "doubly-robust-state-ratio", "weighted-per-decision", "per-decision"} <= set(names)
+    check(found, truth, names)
+    check(found, life_table(mdp, behaviour, steps)[0], ["behaviour"])
+    naive = np.mean([cut.rewards[a:b].sum() for a, b in pairwise(cut.starts)])
+    assert naive < found["behaviour"].low  # as if being cut off were an end
 
 
 def test_endless_logs_can_be_summed_without_discount():

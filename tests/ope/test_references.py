@@ -2,25 +2,21 @@
 
 from dataclasses import fields, replace
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import statewise as sw
-from logs import make
+from logs import make, stands_for
 from statewise.data.device import device_log
 from statewise.ope.estimators import ESTIMATORS
 from statewise.ope.evaluate import evaluate_all, prepare
 from statewise.ope.intervals import bernstein, bootstrap
-from statewise.ope.linear_critic import action_values
-from statewise.ope.measures import MEASURES, Evidence, measured
+from statewise.ope.linear_critic import cross_fitted
 from statewise.ope.prepared import Case
 from statewise.ope.quotient import Quotient, standard_error
 from statewise.ope.solution import contrasts_of, solve
-from statewise.ope.support import Support
-from statewise.ope.verdict import verdict_of
 
 DISCOUNT = 0.9
 
@@ -44,7 +40,8 @@ def ragged(episodes=60):
 
 def loops(data, chances, discount, chosen=None, values=None):
     """All importance-sampling estimates from their definitions, one number at a time."""
-    horizon, n = int(data.lengths.max()), data.episodes
+    standing, horizon = stands_for(data)
+    n = data.episodes
     whole, returns, single, robust = [], [], [], []
     above, below, error = np.zeros(horizon), np.zeros(horizon), np.zeros(horizon)
     for e in range(n):
@@ -52,16 +49,18 @@ def loops(data, chances, discount, chosen=None, values=None):
         rows = range(data.starts[e], data.starts[e + 1])
         for t, i in enumerate(rows):
             weight *= chances[i, data.actions[i]] / data.propensities[i]
-            total += discount**t * data.rewards[i]
-            decided += discount**t * weight * data.rewards[i]
-            above[t] += weight * data.rewards[i]
-            below[t] += weight
+            total += discount**t * standing[i] * data.rewards[i]
+            decided += discount**t * standing[i] * weight * data.rewards[i]
+            if t >= horizon:
+                continue
+            above[t] += standing[i] * weight * data.rewards[i]
+            below[t] += standing[i] * weight
             if chosen is not None:
-                following = values[i + 1] if i + 1 < data.starts[e + 1] else 0.0
+                following = values[i + 1] if i + 1 < data.starts[e + 1] and t + 1 < horizon else 0.0
                 left = data.rewards[i] + discount * following - chosen[i]
-                corrected += discount**t * weight * left
-                error[t] += weight * left
-        below[len(rows) :] += weight
+                corrected += discount**t * standing[i] * weight * left
+                error[t] += standing[i] * weight * left
+        below[len(rows) :] += standing[rows[-1]] * weight
         if chosen is not None:
             robust.append(values[data.starts[e]] + corrected)
         whole.append(weight)
@@ -83,8 +82,8 @@ def loops(data, chances, discount, chosen=None, values=None):
 def test_importance_sampling_against_plain_loops():
     data, chances = ragged()
     case = Case(prepare(data, discount=DISCOUNT), chances)
-    chosen, values = action_values(case, data.rewards)[0]
-    expected = loops(data, chances, DISCOUNT, chosen, values)
+    critic = cross_fitted(case, data.rewards)
+    expected = loops(data, chances, DISCOUNT, critic.chosen, critic.values)
     found = evaluate_all(lambda observations: chances, data, tuple(expected), discount=DISCOUNT)
     assert len(expected) == 6
     for name, value in expected.items():
@@ -95,6 +94,7 @@ def test_importance_sampling_against_plain_loops():
 def test_influence_is_what_leaving_an_episode_out_shows(name):
     """The jackknife: n·(θ̂ − θ̂ without e) is the influence of e, up to something in 1/n."""
     data, chances = ragged(480)
+    data = replace(data, terminated=np.ones(480, bool))  # so that no row's weight depends on other episodes
     prepared = prepare(data, discount=DISCOUNT)
     one = evaluate_all(lambda observations: chances, prepared, (name,), draws=2)[name]
     moved = []
@@ -124,6 +124,20 @@ def reweighted(name, prepared, chances, weight):
     return (carried @ data.rewards[equations.order]) / (carried @ equations.restart)
 
 
+def test_what_an_episode_moves_through_the_ratio_is_the_derivative_by_its_weight():
+    """The state-ratio estimate with an episode counted 1 ± ε times, by plain sums."""
+    data, chances = ragged()
+    prepared = prepare(replace(data, terminated=np.ones(60, bool)), discount=DISCOUNT)
+    one = evaluate_all(lambda observations: chances, prepared, ("state-ratio",), draws=2)["state-ratio"]
+    moved, step = [], 1e-4
+    for e in range(60):
+        change = step * np.eye(60)[e]
+        up, down = (reweighted("state-ratio", prepared, chances, 1 + sign * change) for sign in (1, -1))
+        moved.append(60 * (up - down) / (2 * step))
+    expected = np.array(moved) - np.mean(moved)
+    np.testing.assert_allclose(one.influence, expected, atol=1e-4 * np.abs(expected).max())
+
+
 def plain_matrix(prepared, chances, rho, weight):
     """M from tests φ(s)c(a), c the constant 1 and every contrast, under π in the state and in the next one."""
     data, equations = prepared.dataset, prepared.equations
@@ -151,17 +165,19 @@ def test_what_noise_leaves_of_the_equations_against_a_plain_loop():
     data, chances = ragged()
     case = Case(prepare(data, discount=DISCOUNT), chances)
     equations, solved, onward = case.prepared.equations, case.solved, case.prepared.onward
-    phi = equations.in_log_order(equations.here)
+    phi, (standing, _) = equations.in_log_order(equations.here), stands_for(data)
     fresh = phi[data.starts[:-1]].mean(axis=0)
     expected = []
     for fold in range(3):
         episodes = np.flatnonzero(equations.fold_of_episode == fold)
-        whole = sum(DISCOUNT**t for e in episodes for t in range(data.lengths[e]))
+        whole = sum(
+            DISCOUNT ** data.time[i] * standing[i] for i in range(len(data)) if data.episode_of_step[i] in episodes
+        )
         sums = np.zeros((len(episodes), phi.shape[1]))
         for k, e in enumerate(episodes):
             for t, i in enumerate(range(data.starts[e], data.starts[e + 1])):
                 arrived = (1 - onward[i]) * fresh + (onward[i] * phi[i + 1] if onward[i] else 0)
-                sums[k] += DISCOUNT**t / whole * solved.signed[i] * case.ratio[i] * (arrived - phi[i])
+                sums[k] += DISCOUNT**t * standing[i] / whole * solved.signed[i] * case.ratio[i] * (arrived - phi[i])
         noise = len(episodes) * np.cov(sums.T, ddof=0)
         expected.append(np.trace(noise) + 1.28 * np.sqrt(np.trace(noise @ noise)))
     assert solved.noise == pytest.approx(np.mean(expected), rel=1e-4)
@@ -205,7 +221,9 @@ def test_the_terminal_steps_reward_is_not_dropped():
 def test_the_numerator_uses_the_logged_action():
     """A policy that never does what was logged is worth nothing by importance sampling, however it would be drawn."""
     data = make([3] * 40)
-    data = replace(data, actions=np.zeros_like(data.actions), distributions=None)
+    # nearly certain: a value beyond what can be earned would not be printed
+    likely = np.random.default_rng(0).uniform(0.8, 1.0, len(data))
+    data = replace(data, actions=np.zeros_like(data.actions), propensities=likely, distributions=None)
     never = np.zeros((len(data), data.action_count))
     never[:, 1] = 1.0
     found = evaluate_all(lambda observations: never, data, ("importance", "per-decision"))
@@ -281,50 +299,7 @@ def test_checkpoints_share_what_the_policy_does_not_change():
     assert solved.beta @ prepared.equations.mean.sum(0) == pytest.approx(1)
 
 
-# Verdicts
-
-
-GOOD = Support(1.0, 1.0, 0.01, 0.0, 1.0, 0.5, (), imbalance=0.0, negative=0.0, missed=0.0, leaning=0.0)
-CASE = SimpleNamespace(prepared=SimpleNamespace(dataset=SimpleNamespace(episodes=1000, estimated=None)))
-
-
-@pytest.mark.parametrize(
-    ("change", "verdict", "words"),
-    [
-        ({}, "supported", "1,000 of 1,000 episodes carry it"),
-        ({"unsupported": 0.02}, "weak", "2 % of the policy's decisions are ones that the log's behaviour never takes"),
-        ({"unsupported": 0.2}, "not identified", "20 % of the policy's decisions"),
-        ({"unsupported": None}, "supported", "1,000 of 1,000"),
-        ({"effective_share": 0.005}, "not identified", "5.0 of 1,000"),
-        ({"effective_share": 0.2}, "weak", "few episodes outweigh the others: 1,000 count for about 200"),
-        ({"mass": 0.3}, "not identified", "mean 0.3"),
-        ({"mass": float("nan")}, "not identified", "mean nan"),
-        ({"imbalance": 0.05}, "weak", "misses its equations by 5 %"),
-        ({"imbalance": 0.2}, "not identified", "misses its equations by 20 %"),
-        ({"negative": 0.001}, "weak", "0.1 % of the state ratio is negative"),
-        ({"missed": 2.0}, "weak", "finds 2.0 standard errors missing"),
-        ({"leaning": 50.0}, "weak", "corrects the state ratio by 50.0"),
-        ({"leaning": float("nan")}, "not identified", "by nan"),
-    ],
-)
-def test_verdicts(change, verdict, words):
-    """The verdict is the worst of the measures, and the one that decides it stands first among them."""
-    support = replace(GOOD, **change)
-    measures = measured(Evidence(CASE, SimpleNamespace(reweighted=True), support))
-    given, reason = verdict_of(measures)
-    assert given == verdict
-    assert words in reason
-    worst = {"supported": ("not made", "good"), "weak": ("doubtful",), "not identified": ("bad",)}[verdict]
-    assert measures[0].outcome in worst
-    assert reason == (measures[0].sentence if verdict != "supported" else reason)
-    assert {measure.name for measure in measures} == set(MEASURES) - {"estimated-propensities"}
-
-
-def test_a_measure_that_was_not_made_is_never_good():
-    measures = measured(Evidence(CASE, SimpleNamespace(reweighted=True), replace(GOOD, unsupported=None)))
-    tried = next(measure for measure in measures if measure.name == "tried-actions")
-    assert (tried.outcome, tried.value) == ("not made", None)
-    assert "cannot be known" in tried.sentence
+# What is printed
 
 
 def test_a_value_that_is_not_identified_is_not_printed():

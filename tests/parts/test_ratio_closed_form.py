@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from logs import make
+from logs import make, stands_for
 from statewise.algorithms import opposd
 from statewise.algorithms.opposd import OPPOSD
 from statewise.data.augment import smooth
@@ -210,9 +210,10 @@ def plain_sums(data, chain, phi_of, rho, rows):
     phi, last = phi_of(data.observations), set((data.starts[1:] - 1).tolist())
     fresh = np.mean([phi[start] for start in data.starts[:-1]], axis=0)
     total, mean, weights = np.zeros((phi.shape[1],) * 2), np.zeros(phi.shape[1]), 0.0
+    standing, horizon = (np.ones(len(data)), np.inf) if chain == "continuing" else stands_for(data)
     for i in rows:
         episode = data.episode_of_step[i]
-        weight = discount ** data.time[i]
+        weight = discount ** data.time[i] * standing[i]
         if i not in last:
             arrived, cut = phi[i + 1], False
         else:
@@ -223,7 +224,7 @@ def plain_sums(data, chain, phi_of, rho, rows):
                 continue
             total += weight * (rho[i] * np.outer(arrived, phi[i]) - np.outer(arrived, arrived))
         else:
-            onward = 0.0 if i in last else discount
+            onward = 0.0 if i in last or data.time[i] + 1 >= horizon else discount
             target = onward * arrived + (1 - onward) * fresh
             total += weight * np.outer(rho[i] * target - phi[i], phi[i])
         mean += weight * phi[i]

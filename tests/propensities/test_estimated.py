@@ -10,6 +10,7 @@ from logs import simulated, without
 from statewise.data.augment import Scaler, pad, smooth
 from statewise.ope.evaluate import evaluate_all, prepare
 from statewise.propensities import crossfit
+from statewise.propensities.widening import widening
 
 
 @pytest.fixture(scope="module")
@@ -150,21 +151,35 @@ def test_the_fingerprint_is_that_of_the_numbers(log):
 # What they add to an interval
 
 
-@pytest.mark.parametrize("interval", ["bootstrap", "bernstein"])
+@pytest.mark.parametrize(("interval", "level"), [("bootstrap", 0.95), ("bernstein", 0.05)])
 @pytest.mark.parametrize("estimator", ["per-decision", "doubly-robust-state-ratio"])
-def test_an_estimate_is_widened_by_how_far_it_moves_between_refits(log, estimator, interval):
+def test_an_estimate_is_widened_by_how_far_it_moves_between_refits(log, estimator, interval, level):
     """Each refit is evaluated by itself, as if its propensities had been logged."""
-    told = sw.evaluate(policy, log, estimator, interval=interval)
-    known = sw.evaluate(policy, replace(log, estimated=None), estimator, interval=interval)
-    moved = [sw.evaluate(policy, refit, estimator, interval=interval).value for refit in log.refits]
-    mean = sum(moved) / len(moved)
-    variance = sum((value - mean) ** 2 for value in moved) / (len(moved) - 1)
+
+    def evaluated(data):
+        return sw.evaluate(policy, data, estimator, interval=interval, level=level)
+
+    widened, known = evaluated(log), evaluated(replace(log, estimated=None))
+    moved = [evaluated(refit).value for refit in log.refits]
+    variance = sum((value - known.value) ** 2 for value in moved) / (len(moved) - 1)  # refits may all move one way
     factor = (known.standard_error**2 + variance) ** 0.5 / known.standard_error
     assert factor > 1.001
-    assert told.value == known.value
-    assert told.low == pytest.approx(known.value - factor * (known.value - known.low))
-    assert told.high == pytest.approx(known.value + factor * (known.high - known.value))
-    assert told.standard_error == pytest.approx(factor * known.standard_error)
+    assert widened.value == known.value
+    assert widened.low == pytest.approx(known.value - factor * (known.value - known.low))
+    assert widened.high == pytest.approx(known.value + factor * (known.high - known.value))
+    assert widened.standard_error == pytest.approx(factor * known.standard_error)
+
+
+def test_no_widened_interval_reaches_beyond_what_can_be_earned(log):
+    """Six steps at the least logged reward, or at the greatest."""
+    one = sw.evaluate(policy, log, "per-decision", interval="bernstein", level=0.999)
+    assert one.low == pytest.approx(6 * log.rewards.min())
+    assert one.high == pytest.approx(6 * log.rewards.max())
+
+
+def test_what_has_no_error_is_not_widened():
+    assert widening(2.0, [1.0, 4.0], 3.0) == pytest.approx((4 + 1 + 16 + 9) ** 0.5 / 2)
+    assert widening(2.0, [1.0]) == widening(0.0, [1.0, 2.0], 1.0) == widening(float("inf"), [1.0, 2.0], 1.0) == 1.0
 
 
 def test_a_prepared_log_widens_as_the_log_itself_does(log):

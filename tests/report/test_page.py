@@ -46,11 +46,41 @@ def html():
 def test_the_answer_comes_first(html):
     text = Page(html).text
     body = text[text.index("Treatment log") :]
-    order = ["Deploy the new policy", "On 150 held-out episodes", "20.2 to 22.6", "24.1 to 31.7", "What is it worth?"]
+    order = [
+        "Deploy the new policy",
+        "On 150 held-out episodes",
+        "multiply the odds of an action by 2.1",
+        "20.2 to 22.6",
+        "24.1 to 31.7",
+        "What is it worth?",
+    ]
+    order += ["Episodes are cut off at step 100, the limit: the value counts up to it."]
     order += ["The answer rests on these checks", "What would change?", "Which episodes count most?"]
     order += ["Each line is one run", "Log: treatment.csv"]
     places = [body.index(text) for text in order]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("gamma", "shown"),
+    [
+        (1.004, "however weak, could turn this over"),
+        (1.058, "by 1.05 at one decision of an episode to turn this over: make it 51 % likely where the log says 50 %"),
+        (2.97, "by 2.9 at one decision of an episode to turn this over: make it 75 % likely"),  # never rounded up
+        (19.9, "by 19 at one decision"),
+        (100.0, "by more than 100 at one decision"),
+    ],
+)
+def test_how_strong_a_hidden_reason_would_have_to_be(gamma, shown):
+    assert shown in Page(render(replace(example(), hidden_reason=gamma))).text
+    assert "turn this over" not in Page(render(replace(example(), hidden_reason=None))).text
+
+
+def test_a_bad_check_says_what_would_help():
+    first, *others = example().measures
+    bad = replace(first, outcome="bad", remedy="What would help are more episodes")
+    text = Page(render(replace(example(), measures=(bad, *others)))).text
+    assert f"{bad.meaning} What would help are more episodes." in text
 
 
 @pytest.mark.parametrize(
@@ -80,7 +110,20 @@ def test_what_is_not_identified_is_never_a_number():
 
 
 def test_worth_of_an_estimate():
-    nothing = Support(1.0, 1.0, 0.01, 0.0, 1.0, 0.5, ())
+    nothing = Support(
+        overlap=1.0,
+        effective_share=1.0,
+        effective=100.0,
+        counted=100,
+        counted_as="episodes",
+        heaviest=1.0,
+        tail=0.01,
+        unsupported=0.0,
+        mass=1.0,
+        mass_error=0.0,
+        agreement=0.5,
+        carriers=(),
+    )
     numbers = {"value": 2.0, "low": -np.inf, "high": 3.0, "standard_error": 0.5, "effective_sample_size": 9.0}
     arrays = {"influence": np.zeros(2), "shares": np.zeros(2)}
     estimate = Estimate(

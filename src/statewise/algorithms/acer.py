@@ -16,11 +16,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from statewise.algorithms import Algorithm
+from statewise.data.clock import limit_of
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, device_log
 from statewise.data.discount import discount_of
 from statewise.ops.keys import key_for
-from statewise.ops.networks import Network
+from statewise.ops.networks import Network, seen_by
 from statewise.parts import actor, q_network, ratio, retrace
 from statewise.parts.actor import Actor
 from statewise.parts.chain import Kind, chain_of
@@ -82,23 +83,28 @@ def prepare(config: ACER, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepar
             "(columns propensity_0, propensity_1, …), or use another algorithm"
         )
     discount = discount_of(dataset, config.discount)
-    behaviour = jnp.asarray(dataset.distributions, jnp.float32)
+    limit = limit_of(dataset, discount)
     dataset, view = view_of(dataset)
-    chain, ground = chain_of(dataset, discount), None
+    timed, ground = dataset, None
     if config.state_ratio is not None:
-        ground = ratio.prepare(config.state_ratio, dataset, chain, key_for(key, "features"))
+        timed, dataset = ratio.clocked(config.state_ratio, dataset, limit)
+    chain = chain_of(timed, discount)
+    if config.state_ratio is not None:
+        ground = ratio.prepare(config.state_ratio, timed, chain, key_for(key, "features"))
     log = device_log(dataset, discount, scale_of_returns(dataset, discount))
+    behaviour = jnp.asarray(dataset.distributions, jnp.float32)
     return Prepared(log, behaviour, ground, chain.kind), view
 
 
 def init(config: ACER, data: Prepared, key: Key[Array, ""]) -> State:
     """The policy and its average start as the cloned behaviour."""
-    features, log = data.log.rows.features, data.log
+    features, log = data.log.rows.inputs(), data.log
     cloned = actor.clone(_actor(config), features, data.log.actions, log, key_for(key, "clone"))
     critic = q_network.initial(config.critic, features, data.log.actions, config.updates, key_for(key, "critic"))
     w = None
     if config.state_ratio is not None and data.ground is not None:
-        w = ratio.initial(config.state_ratio, data.ground, features, key_for(key, "ratio"))
+        inputs = log.rows.inputs(config.state_ratio.clock)
+        w = ratio.initial(config.state_ratio, data.ground, inputs, key_for(key, "ratio"))
         w = ratio.warm(config.state_ratio, data.ground, w, cloned, log, data.chain, key_for(key, "warm ratio"))
     return State(w, critic, start(cloned, actor.optimiser(_actor(config), config.updates)), cloned)
 
@@ -137,7 +143,7 @@ def update(config: ACER, data: Prepared, state: State, key: Key[Array, ""]) -> t
 
     # Ascend it; the average policy follows
     def actor_loss(network: Network) -> Float[Array, ""]:
-        along = jnp.sum(gradient * network(rows.state), axis=-1)
+        along = jnp.sum(gradient * network(seen_by(network, rows.state)), axis=-1)
         return -jnp.sum(weight * along) / jnp.sum(weight)
 
     learned, _ = descend_once(state.actor, actor.optimiser(_actor(config), config.updates), actor_loss)

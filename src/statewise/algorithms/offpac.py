@@ -12,6 +12,7 @@ import equinox as eqx
 from jaxtyping import Array, Key
 
 from statewise.algorithms import Algorithm
+from statewise.data.clock import limit_of, with_clock
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, device_log
 from statewise.data.discount import discount_of
@@ -60,7 +61,10 @@ class State(eqx.Module):
 def prepare(config: OffPAC, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepared, View]:
     """Scales the log, smooths and pads it if the settings say so, and puts it on the device."""
     discount = discount_of(dataset, config.discount)
+    limit = limit_of(dataset, discount)
     dataset, view = view_of(dataset, smoothing=config.smoothing, horizon=config.horizon)
+    if limit is not None and config.critic.clock:
+        dataset = with_clock(dataset, limit)
     scale = scale_of_returns(dataset, discount) if config.scale_values else 1.0
     log = device_log(dataset, discount, scale, critic.value_discount(config.critic, dataset, discount))
     discounted = discount < 1 and config.variant == "full" and config.emphasis is None
@@ -69,9 +73,9 @@ def prepare(config: OffPAC, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prep
 
 def init(config: OffPAC, data: Prepared, key: Key[Array, ""]) -> State:
     """Warm-start π on the logged actions and V̂ on the behaviour's returns."""
-    features = data.log.rows.features
-    cloned = actor.clone(config.actor, features, data.log.actions, data.log, key_for(key, "clone"))
-    value = critic.initial(config.critic, features, key_for(key, "critic"))
+    rows = data.log.rows
+    cloned = actor.clone(config.actor, rows.inputs(), data.log.actions, data.log, key_for(key, "clone"))
+    value = critic.initial(config.critic, rows.inputs(config.critic.clock), key_for(key, "critic"))
     value, _ = critic.fit(config.critic, value, None, data.log, config.critic.warm_steps, key_for(key, "warm critic"))
     return State(value, start(cloned, actor.optimiser(config.actor, config.updates)), cloned)
 

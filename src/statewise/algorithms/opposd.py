@@ -13,6 +13,7 @@ import equinox as eqx
 from jaxtyping import Array, Key
 
 from statewise.algorithms import Algorithm
+from statewise.data.clock import limit_of, with_clock
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, device_log
 from statewise.data.discount import discount_of
@@ -72,9 +73,13 @@ class State(eqx.Module):
 def prepare(config: OPPOSD, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prepared, View]:
     """Scales the log, smooths and pads it if the settings say so, and puts it on the device."""
     discount = discount_of(dataset, config.discount)
+    limit = limit_of(dataset, discount)
     dataset, view = view_of(dataset, smoothing=config.smoothing, horizon=config.horizon)
-    chain = chain_of(dataset, 1.0 if config.variant == "average" else discount)
-    ground = ratio.prepare(config.ratio, dataset, chain, key_for(key, "features"))
+    timed, dataset = ratio.clocked(config.ratio, dataset, limit)
+    chain = chain_of(timed, 1.0 if config.variant == "average" else discount)
+    ground = ratio.prepare(config.ratio, timed, chain, key_for(key, "features"))
+    if limit is not None and config.critic.clock:
+        dataset = with_clock(dataset, limit)
     scale = scale_of_returns(dataset, discount) if config.scale_values else 1.0
     log = device_log(dataset, discount, scale, critic.value_discount(config.critic, dataset, discount))
     discounted = discount < 1 and config.variant == "full"
@@ -83,11 +88,11 @@ def prepare(config: OPPOSD, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prep
 
 def init(config: OPPOSD, data: Prepared, key: Key[Array, ""]) -> State:
     """Line 1: warm-start π on the logged actions, V̂ on the behaviour's returns, w on the cloned policy."""
-    features = data.log.rows.features
-    cloned = actor.clone(config.actor, features, data.log.actions, data.log, key_for(key, "clone"))
-    value = critic.initial(config.critic, features, key_for(key, "critic"))
+    rows = data.log.rows
+    cloned = actor.clone(config.actor, rows.inputs(), data.log.actions, data.log, key_for(key, "clone"))
+    value = critic.initial(config.critic, rows.inputs(config.critic.clock), key_for(key, "critic"))
     value, _ = critic.fit(config.critic, value, None, data.log, config.critic.warm_steps, key_for(key, "warm critic"))
-    w = ratio.initial(config.ratio, data.ground, features, key_for(key, "ratio"))
+    w = ratio.initial(config.ratio, data.ground, rows.inputs(config.ratio.clock), key_for(key, "ratio"))
     w = ratio.warm(config.ratio, data.ground, w, cloned, data.log, data.chain, key_for(key, "warm ratio"))
     return State(w, value, start(cloned, actor.optimiser(config.actor, config.updates)), cloned)
 

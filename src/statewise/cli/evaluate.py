@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from statewise.cli.decision import checks_table, decision_as_json, hidden_reason
 from statewise.cli.options import json_option, log_options, propensity_model_option, seed_option
 from statewise.cli.progress import bar
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
@@ -18,6 +19,7 @@ from statewise.cli.terminal import answers, coloured, echo_json, messages, note,
 from statewise.cli.types import RegisteredName
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
+from statewise.data.horizon import sentence
 from statewise.learning.runs import RunFolder
 from statewise.ope.estimate import Estimate
 from statewise.ope.estimators import ESTIMATORS, USUAL
@@ -40,6 +42,11 @@ class Evaluation:
     selection: Selection | None
     judged: Dataset
 
+    @property
+    def counted(self) -> str:
+        """How far the value counts, in one sentence."""
+        return sentence(self.judged, self.discount)
+
 
 @click.command(epilog="Example: statewise evaluate runs/hiv held-out.parquet --discount 0.98")
 @click.argument("policy", type=click.Path(path_type=Path))
@@ -56,7 +63,7 @@ class Evaluation:
 @click.option(
     "--discount",
     type=click.FloatRange(0, 1, min_open=True),
-    help="γ [default: the run's, or else 1 if episodes end by themselves, otherwise 0.98].",
+    help="γ [default: the run's, or else the log's own, 1 or 0.98; inspect says which and why].",
 )
 @click.option(
     "--target-columns", is_flag=True, help="The policy is in columns target_0, target_1, … of LOG; give LOG alone."
@@ -95,7 +102,7 @@ def command(
     asked = [name for name in (ESTIMATORS if "all" in estimators else estimators) if name != "behaviour"]
     names = tuple(dict.fromkeys(("behaviour", *asked)))
     first = asked[0] if asked else USUAL
-    selection, held_out = None, None
+    selection, held_out, whole = None, None, dataset.episodes
     if run is not None:
         held_out, dataset = dataset.split(0.5, seed=seed)
     report = estimated(dataset, console, options["propensity_model"]) if estimate else dataset
@@ -108,7 +115,7 @@ def command(
         for done, name in enumerate(names, start=1):
             estimates[name] = evaluate(target, ready, name)
             progress(done)
-        decision = gate(target, ready, estimator=first)
+        decision = gate(target, ready, estimator=first, part=dataset.episodes / whole)
     evaluation = Evaluation(
         name="target columns" if target_columns else str(policy),
         log=log,
@@ -151,6 +158,7 @@ def _show(evaluation: Evaluation) -> None:
         f"{evaluation.name} on {evaluation.episodes:,} episodes of {evaluation.log.name}, γ = {evaluation.discount:g}"
     )
     console.print(Text(head, "bold"))
+    console.print(Text(evaluation.counted))
     console.print()
     console.print(_estimates_table(evaluation.estimates))
     doubts = {name: one for name, one in evaluation.estimates.items() if one.verdict != "supported"}
@@ -161,12 +169,16 @@ def _show(evaluation: Evaluation) -> None:
     console.print(
         coloured(decision.answer.capitalize()) + Text(f" (by {decision.estimate.estimator}): {decision.reason}.")
     )
+    if decision.hidden_reason is not None:
+        console.print(Text(hidden_reason(decision)))
+    console.print()
+    console.print(checks_table(decision))
 
 
 def _estimates_table(estimates: dict[str, Estimate]) -> Table:
     level = next(iter(estimates.values())).level
     interval = f"{100 * level:g} % interval"
-    shown = table(("estimator", "value", interval, "effective\nepisodes", "verdict"), left=("estimator", "verdict"))
+    shown = table(("estimator", "value", interval, "effective\nsample", "verdict"), left=("estimator", "verdict"))
     for name, one in estimates.items():
         value, ends = (f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}") if one.identified else ("–", "–")
         shown.add_row(name, value, ends, f"{one.effective_sample_size:.0f}", coloured(one.verdict))
@@ -190,11 +202,9 @@ def _to_dict(evaluation: Evaluation) -> dict[str, Any]:
         "log": str(evaluation.log),
         "episodes": evaluation.episodes,
         "discount": evaluation.discount,
+        "horizon": evaluation.judged.horizon._asdict() | {"sentence": evaluation.counted},
         "estimates": [one.as_dict() for one in evaluation.estimates.values()],
-        "gate": {
-            key: getattr(evaluation.decision, key)
-            for key in ("answer", "reason", "difference", "low", "high", "standard_error", "level", "episodes_needed")
-        },
+        "gate": decision_as_json(evaluation.decision),
         "selection": None
         if chosen is None
         else {

@@ -38,7 +38,7 @@ from statewise.learning.trackers.parquet import ParquetTracker
 @click.option(
     "--discount",
     type=click.FloatRange(0, 1, min_open=True),
-    help="γ [default: 1 if episodes end by themselves, otherwise 0.98].",
+    help="γ [default: the log's own, 1 or 0.98; inspect says which and why].",
 )
 @click.option(
     "--smooth",

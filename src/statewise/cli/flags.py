@@ -11,6 +11,8 @@ from statewise.data.rawlog import NAMED
 FLAGS = {
     "actions": "--actions",
     "ends": "--ends",
+    "cut_off": "--cut-off",
+    "horizon": "--horizon",
     "propensity": "--propensity",
     "Columns(observations": "--observations",
     "Columns(target_prefix": "--target-columns",

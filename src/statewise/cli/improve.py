@@ -15,6 +15,7 @@ from rich.text import Text
 
 from statewise.algorithms import ALGORITHMS
 from statewise.base.decode import changed, decode
+from statewise.cli.decision import checks_table, decision_as_json, hidden_reason
 from statewise.cli.options import json_option, log_options, propensity_model_option
 from statewise.cli.progress import Watch
 from statewise.cli.propensities import read_log
@@ -23,6 +24,8 @@ from statewise.cli.types import Duration, RegisteredName
 from statewise.improvement import Improvement, Plan, Stage, improve
 from statewise.learning.presets import OWN, preset
 from statewise.learning.settings import read_settings
+from statewise.ope.estimate import Estimate
+from statewise.ope.gate import Decision
 
 LINES = 10  # at most, of each stage of learning
 
@@ -38,7 +41,7 @@ LINES = 10  # at most, of each stage of learning
 @click.option(
     "--discount",
     type=click.FloatRange(0, 1, min_open=True),
-    help="γ [default: 1 if episodes end by themselves, otherwise 0.98].",
+    help="γ [default: the log's own, 1 or 0.98; inspect says which and why].",
 )
 @click.option("--seeds", type=click.IntRange(min=1), help=f"Runs to choose from [default: {Plan.seeds}].")
 @click.option(
@@ -106,15 +109,19 @@ def _show(improvement: Improvement, seconds: float, as_json: bool) -> None:
     decision = improvement.decision
     estimate = decision.estimate
     if as_json:
-        gain = {"difference": decision.difference, "low": decision.low, "high": decision.high}
+        decided = decision_as_json(decision)
+        gain = {name: decided[name] for name in ("difference", "low", "high")}
         echo_json(
             {
                 "answer": decision.answer,
                 "because": decision.reason,
+                "verdict": decision.verdict,
+                "hidden_reason": decision.hidden_reason,
                 "policy": {"file": str(improvement.policy_file), **estimate.as_dict()},
                 "current": decision.baseline.value,
-                "gain": gain if estimate.identified else None,
+                "gain": None if decision.verdict == "not identified" else gain,
                 "episodes_needed": decision.episodes_needed,
+                "measures": decided["measures"],
                 "algorithm": improvement.algorithm,
                 "seed": improvement.selection.seed,
                 "update": improvement.selection.update,
@@ -125,16 +132,17 @@ def _show(improvement: Improvement, seconds: float, as_json: bool) -> None:
         )
         return
     console = answers()
-    reason = f"{decision.reason[:1].upper()}{decision.reason[1:]}."
+    reason = f"{decision.reason[:1].upper()}{decision.reason[1:]}. {hidden_reason(decision)}".rstrip()
     console.print(Panel(Text.assemble(coloured(decision.answer.capitalize()), "\n", reason), width=100))
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_row("  today", f"{decision.baseline.value:.4g}  (mean return of the evaluation episodes)")
-    value = f"{estimate.value:.4g}  ({estimate.low:.4g} to {estimate.high:.4g}), " if estimate.identified else ""
-    table.add_row("  new policy", f"{value}{estimate.verdict}")
-    for measure in estimate.measures:
-        if measure.outcome != "good":
-            table.add_row(f"  {measure.outcome}", Text(f"{measure.title}: {measure.sentence}. {measure.meaning}"))
+    table.add_row("  new policy", _interval(estimate))
+    table.add_row("  gain", _interval(decision))
     console.print(table)
+    console.print(Text(f"  {improvement.content.counted}"))
+    console.print()
+    console.print(checks_table(decision))
+    console.print()
     console.print(Text(f"  report      {improvement.report}"))
     console.print(Text(f"  policy      {improvement.policy_file}"))
     if improvement.stopped:
@@ -143,3 +151,11 @@ def _show(improvement: Improvement, seconds: float, as_json: bool) -> None:
             Text(f"  The time budget stopped learning by {names}; run the same command without it to resume.")
         )
     console.print(Text(f"  {seconds:.0f} s"))
+
+
+def _interval(of: Estimate | Decision) -> str:
+    """Value, interval and verdict; no numbers that the log does not identify."""
+    if of.verdict == "not identified":
+        return of.verdict
+    value = of.difference if isinstance(of, Decision) else of.value
+    return f"{value:.4g}  ({of.low:.4g} to {of.high:.4g}), {of.verdict}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +15,12 @@ from statewise.cli.terminal import answers, echo_json, table
 from statewise.data.findings import Finding, Findings
 from statewise.data.summary import Spread, Summary, summarise
 from statewise.data.table import read
+from statewise.propensities.logged import logged_calibration
+
+WRONG = (
+    "Log the probability that each action had in its state when it was drawn; if that was not kept, estimate it: "
+    "`propensity='estimate'`"
+)
 
 
 @click.command(epilog="Example: statewise inspect visits.csv --unit-column patient")
@@ -25,7 +32,11 @@ def command(log: Path, as_json: bool, **options) -> None:
 
     Exit code 2 when the log has faults.
     """
-    dataset, findings = read(log, **log_arguments(options))
+    arguments = log_arguments(options)
+    dataset, findings = read(log, **arguments)
+    calibration = None if dataset is None else logged_calibration(dataset)
+    if calibration is not None and not calibration.good:
+        findings.warn(arguments["columns"].propensity, calibration.problem, WRONG)
     summary = None if dataset is None else summarise(dataset)
     if as_json:
         echo_json(_to_dict(log, findings, summary), indent=2)
@@ -41,8 +52,14 @@ def _to_dict(log: Path, findings: Findings, summary: Summary | None) -> dict:
         "usable": summary is not None,
         "faults": [_finding_to_dict(fault) for fault in findings.faults],
         "warnings": [_finding_to_dict(warning) for warning in findings.warnings],
-        "summary": None if summary is None else summary.to_dict(),
+        "summary": None if summary is None else _summary_to_dict(summary),
     }
+
+
+def _summary_to_dict(summary: Summary) -> dict:
+    facts = summary.to_dict()
+    facts["reading"]["sentence"] = with_flags(summary.reading.sentence)
+    return facts
 
 
 def _finding_to_dict(finding: Finding) -> dict:
@@ -65,7 +82,8 @@ def _show(log: Path, findings: Findings, summary: Summary | None) -> None:
         spreads = _spreads(summary)
         if console.measure(spreads).maximum > console.width:
             spreads = _spreads(summary, left_out=("25 %", "75 %"))  # a number cut short would be another number
-        for each in (_facts(summary), spreads, _observations(summary), _actions(summary)):
+        reading = Padding(Text(with_flags(summary.reading.sentence)), (0, 1))
+        for each in (_facts(summary), reading, spreads, _observations(summary), _actions(summary)):
             console.print()
             console.print(each)
 

@@ -10,9 +10,12 @@ from typing import Any, get_args
 import click
 
 from statewise.cli.types import Actions, listed
+from statewise.data.horizon import CutOff
 from statewise.data.rawlog import NAMED, Columns
 from statewise.policies.files import StoredPolicy, load_policy
 from statewise.propensities.estimate import Model
+
+READ = ("actions", "ends", "cut_off", "horizon", "propensity")  # options that are arguments of `statewise.load`
 
 
 def log_options(command: Callable) -> Callable:
@@ -33,6 +36,18 @@ def log_options(command: Callable) -> Callable:
         type=click.Choice(["terminated", "truncated"]),
         help="How every episode ended, if no column says so.",
     )(command)
+    command = click.option(
+        "--cut-off",
+        type=click.Choice(get_args(CutOff)),
+        help="What it means that an episode was cut off: at a limit, its record stops, or it goes on [default: what "
+        "the log shows].",
+    )(command)
+    command = click.option(
+        "--horizon",
+        type=click.IntRange(min=1),
+        metavar="STEPS",
+        help="Up to which step of an episode the value counts [default: as far as the log shows].",
+    )(command)
     return click.option(
         "--propensity",
         type=click.Choice(["logged", "estimate"]),
@@ -49,7 +64,7 @@ def log_arguments(given: dict[str, Any]) -> dict[str, Any]:
     observations = given.pop("observations")
     if observations is not None:
         names["observations"] = listed(observations)
-    return {"columns": Columns(**names)} | {key: given.pop(key) for key in ("actions", "ends", "propensity")}
+    return {"columns": Columns(**names)} | {key: given.pop(key) for key in READ}
 
 
 def writable(path: Path) -> None:

@@ -13,6 +13,8 @@ from statewise.data.findings import Findings, LogWarning
 from statewise.data.rawlog import RawLog
 from statewise.data.threads import each
 
+CERTAIN, NEARLY = 1 - 1e-9, 0.99  # propensities that leave nothing, or next to nothing, for other actions
+MANY = 0.01  # of the rows
 CHUNK = 1 << 20  # rows moved at a time, which bounds the extra memory
 
 
@@ -23,6 +25,7 @@ def build(raw: RawLog) -> tuple[Dataset | None, Findings]:
         return None, findings
     dataset = _dataset(ordered, layout.starts, layout.final)
     _warn_of_actions(dataset, raw.columns.action, findings)
+    _warn_of_fixed_choices(dataset, raw.columns.propensity, findings)
     return dataset, findings
 
 
@@ -90,6 +93,7 @@ def _dataset(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
         episode_ids=raw.episode_ids,
         units=units,
         action_names=raw.action_names or (),
+        ends=raw.horizon,
     )
 
 
@@ -102,3 +106,29 @@ def _warn_of_actions(dataset: Dataset, column: str, findings: Findings) -> None:
             f"{'were' if len(never) > 1 else 'was'} never taken",
             "Nothing can be learned about an action that is not in the log",
         )
+
+
+def _warn_of_fixed_choices(dataset: Dataset, column: str, findings: Findings) -> None:
+    """Where an action was taken for certain although there were others, the log cannot tell about those."""
+    if dataset.propensities is None or dataset.action_count == 1:
+        return
+    free = np.ones(len(dataset), bool) if dataset.legal is None else dataset.legal.sum(axis=1) > 1
+    certain = float(np.mean(free & (dataset.propensities >= CERTAIN)))
+    nearly = float(np.mean(free & (dataset.propensities >= NEARLY))) - certain
+    advice = "Vary the decisions now and then, and log with which probability, if other actions are to be judged"
+    if certain >= MANY:
+        problem = (
+            f"in {_percent(certain)} of the rows the taken action had probability 1: nothing else was tried there, "
+            "so the log cannot say what else would have earned"
+        )
+        findings.warn(column, problem, advice)
+    if nearly >= MANY:
+        problem = (
+            f"in {_percent(nearly)} of the rows the taken action had a probability of {NEARLY} or more: little else "
+            "was tried there, so the log can hardly say what else would have earned"
+        )
+        findings.warn(column, problem, advice)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"

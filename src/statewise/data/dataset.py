@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from statewise.data.horizon import Horizon, horizon_of
+from statewise.data.horizon import CutOff, Horizon, horizon_of, said
 
 ROW_COLUMNS = ("observations", "actions", "rewards", "propensities", "distributions", "legal", "targets", "live")
 EPISODE_COLUMNS = ("terminated", "final_observations", "episode_ids", "units")
@@ -93,11 +93,14 @@ class Dataset:
         units: Sequence[Any] | None = None,
         observation_names: Sequence[str] | None = None,
         action_count: int | None = None,
+        cut_off: CutOff | None = None,
+        horizon: int | None = None,
     ) -> Dataset:
         """From one array per episode. Observations may have one more row than actions: the final state.
 
-        Give `propensities` (of the actions taken), `distributions` (over all actions) or both. Warns with `LogWarning`
-        of what is merely suspicious, as `statewise.load` does.
+        Give `propensities` (of the actions taken), `distributions` (over all actions) or both. `cut_off` says what it
+        means that an episode was, and `horizon` up to which step the value counts, as in `statewise.load`. Warns with
+        `LogWarning` of what is merely suspicious.
         """
         from statewise.data.build import accept, build
         from statewise.data.episodes import raw_from_episodes
@@ -113,6 +116,7 @@ class Dataset:
             units=units,
             observation_names=observation_names,
             action_count=action_count,
+            horizon=said(cut_off, horizon),
         )
         return accept(*build(raw))
 

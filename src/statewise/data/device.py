@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
 from statewise.data.sampling import RowSampler, random_below, row_sampler
 
@@ -41,6 +42,11 @@ class RowTable(eqx.Module):
     table: Float[Array, "steps width"]
     features: int = eqx.field(static=True)
     masked: bool = eqx.field(static=True)
+    timed: bool = eqx.field(static=True, default=False)  # the last feature is the clock
+
+    def inputs(self, clock: bool = False) -> int:
+        """How many features there are, without the clock or with it."""
+        return self.features - (self.timed and not clock)
 
     def take(self, index: Int[Array, "*batch"]) -> Rows:
         lines = self.table.at[index].get(mode="promise_in_bounds")
@@ -143,10 +149,15 @@ def device_log(
 
 
 def value_bounds(dataset: Dataset, discount: float) -> Float[Array, "2"]:
-    """Σₜ γᵗ r of the least and of the greatest logged reward for ever, or 0 where ending is worse or better."""
+    """Σₜ γᵗ r of the least and of the greatest logged reward for ever, or 0 where ending is worse or better.
+
+    Where the limit is an end, up to the limit.
+    """
     extremes = np.array([min(dataset.rewards.min(), 0.0), max(dataset.rewards.max(), 0.0)])
     with np.errstate(divide="ignore", invalid="ignore"):
         bounds = np.where(extremes == 0, 0.0, extremes / (1 - discount))
+    if has_clock(dataset) and not dataset.truncated.any():
+        bounds = extremes * np.sum(float(discount) ** np.arange(dataset.lengths.max()))
     return jnp.asarray(bounds, dtype=jnp.float32)
 
 
@@ -180,7 +191,7 @@ def row_table(dataset: Dataset, propensities: bool = True) -> RowTable:
         table[:, 2 * features + j] = scalars[name]
     if dataset.legal is not None:
         table[:, 2 * features + len(SCALARS) :] = dataset.legal
-    return RowTable(jnp.asarray(table), features, dataset.legal is not None)
+    return RowTable(jnp.asarray(table), features, dataset.legal is not None, has_clock(dataset))
 
 
 def after_last(dataset: Dataset) -> Float[np.ndarray, "episodes features"]:

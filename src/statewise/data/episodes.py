@@ -9,6 +9,7 @@ import numpy as np
 
 from statewise.data.dataset import Dataset
 from statewise.data.findings import Findings, RowNames
+from statewise.data.horizon import Horizon
 from statewise.data.rawlog import RawLog
 
 
@@ -24,6 +25,7 @@ def raw_from_episodes(
     units: Sequence[Any] | None = None,
     observation_names: Sequence[str] | None = None,
     action_count: int | None = None,
+    horizon: Horizon | None = None,
 ) -> RawLog:
     """Joins episodes end to end; an episode with one more observation than actions ends in its final state."""
     findings = Findings(RowNames("episode"))
@@ -76,6 +78,7 @@ def raw_from_episodes(
         legal=laid.get("legal"),
         terminated=_on_last_rows(flags, lengths),
         unit=None if units is None else np.repeat(np.asarray(units), lengths),
+        horizon=horizon,
         action_count=action_count if action_count is not None else (widths[0] if widths else None),
     )
 
@@ -160,7 +163,10 @@ def from_arrays(
     units: Any | None = None,
     **more: Any,
 ) -> Dataset:
-    """From flat arrays as in d3rlpy: an episode ends where `terminals` or `timeouts` is set."""
+    """From flat arrays as in d3rlpy: an episode ends where `terminals` or `timeouts` is set.
+
+    `more` goes to `Dataset.from_episodes`: `observation_names`, `action_count`, `cut_off`, `horizon`.
+    """
     flat = {"actions": actions, "rewards": rewards, "propensities": propensities, "terminals": terminals}
     columns = {name: None if column is None else np.reshape(column, -1) for name, column in flat.items()}
     columns |= {"observations": observations, "distributions": distributions, "legal": legal, "units": units}

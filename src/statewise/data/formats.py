@@ -23,7 +23,9 @@ from statewise.data.findings import Findings
 from statewise.data.frame import Opened
 from statewise.data.rawlog import Columns
 
-ACTIONS_KEY = "statewise.actions"  # in a file's metadata: the number of actions, taken or not, or their names
+# in a file's metadata
+ACTIONS_KEY = "statewise.actions"  # the number of actions, taken or not, or their names
+HORIZON_KEY = "statewise.horizon"  # what the log's owner said of being cut off, and how far the value counts
 
 
 @dataclass(frozen=True)

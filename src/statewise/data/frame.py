@@ -10,6 +10,7 @@ import polars as pl
 from statewise.data.columns import Ends, Propensity, find_columns
 from statewise.data.convert import Converter
 from statewise.data.findings import Findings, RowNames, no_observations
+from statewise.data.horizon import Horizon
 from statewise.data.rawlog import Columns, RawLog
 
 STEPS = "Number each episode's decisions 0, 1, 2, …; if the rows are in order of time, this column is not needed"
@@ -22,6 +23,7 @@ class Opened(NamedTuple):
     row_names: RowNames = RowNames()
     shared: bool = False  # whether someone else may change its memory
     actions: int | tuple[str, ...] | None = None  # their number or names, if the file says so
+    horizon: Horizon | None = None  # what its owner said of being cut off, if the file says so
 
 
 def raw_from_frame(
@@ -62,6 +64,7 @@ def raw_from_frame(
         truncated=converter.optional_truth(columns.truncated),
         unit=converter.units(),
         all_terminated=ends == "terminated",
+        horizon=opened.horizon,
         action_count=len(action_names) if action_names else actions if isinstance(actions, int) else None,
         action_names=action_names,
         columns=columns,

@@ -2,12 +2,13 @@
 
 The value of a policy is the expected (discounted) return up to a horizon H, or until the world ends the episode:
 
-- *limit*: every episode that was cut off was so at one step. The world is made so, and the value counts to there.
+- *limit*: the world is made so. The value counts up to the limit, and what would have followed does not.
 - *censored*: most episodes end by themselves, and of some the record stops earlier. What follows counts.
 - *continuing*: most episodes go on beyond their record; what follows counts, discounted.
 
 In the last two, rows are weighted by the chance of still being recorded (Kaplan and Meier's), so that those that are
-stand for those that no longer are; H is the last step at which that chance is `RECORDED` at least.
+stand for those that no longer are; H is the last step at which that chance is `RECORDED` at least. That is right where
+records stop for reasons that have nothing to do with what would have followed, given the step.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 if TYPE_CHECKING:
     from statewise.data.dataset import Dataset
@@ -35,14 +36,23 @@ def horizon_of(dataset: Dataset) -> Horizon:
     """What its owner says, and what the log shows where they do not."""
     longest = int(dataset.lengths.max())
     cut_off, steps = dataset.ends or Horizon(None)
-    if cut_off is None and (steps is not None or dataset.truncated.any()):
-        cut = np.unique(dataset.lengths[dataset.truncated])
-        at_one_step = len(cut) == 1 and cut[0] == longest
-        shown = "censored" if 2 * dataset.terminated.sum() >= dataset.episodes else "continuing"
-        cut_off = "limit" if steps is not None or at_one_step else shown
-    recorded, _ = still_recorded(dataset, longest)
-    reached = 1 + int(np.flatnonzero(recorded[:-1] >= RECORDED)[-1])
-    return Horizon(cut_off, min(reached, longest if steps is None else steps))
+    if cut_off is None:
+        cut_off = _shown(dataset, longest) if steps is None else _shown(dataset, steps) or "limit"
+    reached = longest
+    if cut_off in ("censored", "continuing"):
+        recorded, _ = still_recorded(dataset, longest)
+        reached = 1 + int(np.flatnonzero(recorded[:-1] >= RECORDED)[-1])
+    if steps is not None and cut_off == "limit" and (dataset.lengths[dataset.truncated] >= steps).all():
+        return Horizon(cut_off, steps)  # known, even if no record comes that far
+    return Horizon(cut_off, reached if steps is None else min(reached, steps))
+
+
+def _shown(dataset: Dataset, steps: int) -> CutOff | None:
+    """A limit, where no record stops before it; otherwise by how many episodes end by themselves."""
+    cut = dataset.lengths[dataset.truncated]
+    if (cut >= steps).all():
+        return "limit" if len(cut) or steps < dataset.lengths.max() else None
+    return "censored" if 2 * dataset.terminated.sum() >= dataset.episodes else "continuing"
 
 
 def still_recorded(dataset: Dataset, steps: int) -> tuple[Float[np.ndarray, " _"], Float[np.ndarray, " _"]]:
@@ -65,19 +75,31 @@ def recorded_weight(dataset: Dataset) -> Float[np.ndarray, " steps"]:
     """What each row stands for: 1 in a log that nothing is missing from.
 
     A row that was cut off before the horizon stands for none, since what it led to is not known: those of its time that
-    went on, or at the horizon, stand for it too. Rows beyond the horizon do not count.
+    went on, or at the horizon, stand for it too. Rows beyond the horizon do not count. With a limit nothing is missing.
     """
-    _, steps = dataset.horizon
+    cut_off, steps = dataset.horizon
     assert steps is not None
+    time = dataset.time
+    if cut_off in (None, "limit"):
+        return np.where(time < steps, 1.0, 0.0)
     chance, _ = still_recorded(dataset, steps)
     chance[-1] = chance[-2]  # at the horizon nothing needs to follow
-    time, last = dataset.time, dataset.starts[1:] - 1
-    ended, cut = np.zeros(len(dataset), bool), np.zeros(len(dataset), bool)
-    ended[last], cut[last] = dataset.terminated, dataset.truncated
+    ended, cut = _last_rows(dataset, dataset.terminated), _last_rows(dataset, dataset.truncated)
     counts = (time < steps) & ~(cut & (time < steps - 1))
     # whoever ended at t was recorded up to t; whoever went on, up to t + 1
     until = np.minimum(np.where(ended, time, time + 1), steps)
     return np.where(counts, 1 / np.where(counts, chance[until], 1.0), 0.0)
+
+
+def nothing_follows(dataset: Dataset) -> Bool[np.ndarray, " steps"]:
+    """The rows after which nothing counts: the world ended the episode, or its limit or the horizon is reached.
+
+    What follows the other last rows is not known, and they weigh 0.
+    """
+    cut_off, steps = dataset.horizon
+    assert steps is not None
+    ended = np.ones(dataset.episodes, bool) if cut_off == "limit" else dataset.terminated
+    return _last_rows(dataset, ended) | (dataset.time >= steps - 1)
 
 
 def beyond(dataset: Dataset, discount: float) -> float:
@@ -85,6 +107,32 @@ def beyond(dataset: Dataset, discount: float) -> float:
     steps = dataset.horizon.steps
     assert steps is not None
     return float(still_recorded(dataset, steps)[1][-1] * discount**steps)
+
+
+def sentence(dataset: Dataset, discount: float) -> str:
+    """What being cut off was taken to mean, and how far the value counts, in one sentence for a reader of results."""
+    cut_off, steps = dataset.horizon
+    lengths = dataset.lengths[dataset.truncated]
+    asked = None if dataset.ends is None else dataset.ends.steps
+    if cut_off is None:
+        return "Every episode ends by itself: the value counts up to its end."
+    if cut_off == "limit":
+        if len(lengths) and (lengths == steps).all():
+            return f"Episodes are cut off at step {steps:,}, the limit: the value counts up to it."
+        if (lengths < steps).any():
+            return "Episodes are cut off at limits of their own: the value counts up to them, not what would follow."
+        return f"The value counts up to step {steps:,}, the horizon that was given."
+    future = "of the episodes go on beyond it" if discount == 1 else "of the discounted future lies beyond it"
+    far = f"up to step {steps:,}" if asked in (None, steps) else f"up to step {steps:,} of {asked:,}"
+    far += "" if asked == steps else ", the last that enough records reach"
+    counts = (
+        f"rows are weighted by the chance of still being recorded, and the value counts {far}; "
+        f"{_percent(beyond(dataset, discount))} {future}."
+    )
+    cut = _percent(len(lengths) / dataset.episodes)
+    if cut_off == "censored":
+        return f"The record of {cut} of the episodes stops before they end: {counts}"
+    return f"Episodes go on beyond their records ({cut} were cut off): {counts}"
 
 
 def said(cut_off: str | None, steps: int | None) -> Horizon | None:
@@ -96,3 +144,14 @@ def said(cut_off: str | None, steps: int | None) -> Horizon | None:
     if steps is not None and steps < 1:
         raise ValueError(f"horizon: expected a number of steps, at least 1, got {steps}")
     return Horizon(cut_off, steps)  # pyright: ignore[reportArgumentType]
+
+
+def _last_rows(dataset: Dataset, of_episode: Bool[np.ndarray, " episodes"]) -> Bool[np.ndarray, " steps"]:
+    """True on the last row of the chosen episodes."""
+    rows = np.zeros(len(dataset), bool)
+    rows[dataset.starts[1:] - 1] = of_episode
+    return rows
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"

@@ -10,20 +10,27 @@ from statewise.data.build import accept, build
 from statewise.data.dataset import Dataset
 from statewise.data.episodes import raw_from_episodes
 from statewise.data.findings import Findings
+from statewise.data.horizon import CutOff, said
 
 INFO = "propensity"
 
 
-def from_minari(source: Any, uniform: bool = False) -> Dataset:
+def from_minari(
+    source: Any, uniform: bool = False, *, cut_off: CutOff | None = None, horizon: int | None = None
+) -> Dataset:
     """Reads a Minari dataset, given as an object or as `"minari:NAME"`.
 
-    Its step infos must hold `propensity`, unless actions were drawn uniformly at random (`uniform=True`).
+    Its step infos must hold `propensity`, unless actions were drawn uniformly at random (`uniform=True`). `cut_off` and
+    `horizon` are as in `statewise.load`.
     """
-    return accept(*read_minari(source, uniform))
+    return accept(*read_minari(source, uniform, cut_off=cut_off, horizon=horizon))
 
 
-def read_minari(source: Any, uniform: bool = False) -> tuple[Dataset | None, Findings]:
+def read_minari(
+    source: Any, uniform: bool = False, *, cut_off: CutOff | None = None, horizon: int | None = None
+) -> tuple[Dataset | None, Findings]:
     """As `from_minari`, but returns the findings instead of raising them."""
+    given = said(cut_off, horizon)
     minari = _minari()
     if isinstance(source, str):
         name = source.removeprefix("minari:")
@@ -47,7 +54,7 @@ def read_minari(source: Any, uniform: bool = False) -> tuple[Dataset | None, Fin
             np.full(len(taken), 1 / actions) if uniform else _propensities(episode, len(taken))
         )
         terminated.append(bool(episode.terminations[-1]))
-    return build(raw_from_episodes(**columns, terminated=terminated, action_count=actions))
+    return build(raw_from_episodes(**columns, terminated=terminated, action_count=actions, horizon=given))
 
 
 def to_minari(dataset: Dataset, name: str, **metadata: Any) -> Any:

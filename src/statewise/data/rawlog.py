@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from statewise.data.findings import RowNames
+from statewise.data.horizon import Horizon
 
 # The single columns; the others come in families, by prefix.
 NAMED = ("episode", "step", "action", "reward", "propensity", "terminated", "truncated", "unit")
@@ -76,6 +77,7 @@ class RawLog:
     truncated: np.ndarray | None = None
     unit: np.ndarray | None = None
     all_terminated: bool = False  # how every episode ended, if no column `terminated` says so
+    horizon: Horizon | None = None  # what its owner says of being cut off
     action_count: int | None = None
     action_names: tuple[str, ...] | None = None  # if the log gives actions as words
     unreadable: frozenset[str] = frozenset()  # columns that already have a fault, and are not checked again

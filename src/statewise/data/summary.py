@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from statewise.data.dataset import Dataset
+from statewise.data.discount import suggested
+from statewise.data.horizon import CutOff, sentence
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
@@ -39,6 +41,22 @@ class ActionSummary:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """What being cut off was taken to mean, up to which step the value counts, and the discount that follows."""
+
+    cut_off: CutOff | None
+    horizon: int | None
+    discount: float
+    sentence: str
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Reading:
+        discount, because = suggested(dataset)
+        said = f"{sentence(dataset, discount)} γ is {discount:g}, since {because}."
+        return cls(*dataset.horizon, discount, f"{said} Change this with `cut_off=...` and `horizon=...`.")
+
+
+@dataclass(frozen=True)
 class Summary:
     episodes: int
     steps: int
@@ -47,6 +65,7 @@ class Summary:
     terminated: int
     truncated: int
     final_states: int
+    reading: Reading
     lengths: Spread
     returns: Spread
     rewards: Spread
@@ -83,6 +102,7 @@ def summarise(dataset: Dataset) -> Summary:
         terminated=int(dataset.terminated.sum()),
         truncated=int(dataset.truncated.sum()),
         final_states=int(dataset.has_final_observation.sum()),
+        reading=Reading.of(dataset),
         lengths=Spread.of(dataset.lengths),
         returns=Spread.of(dataset.returns()),
         rewards=Spread.of(dataset.rewards),

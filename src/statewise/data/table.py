@@ -17,8 +17,9 @@ from statewise.data.checks import check
 from statewise.data.columns import Ends, Propensity
 from statewise.data.dataset import Dataset
 from statewise.data.findings import Findings, LogWarning
-from statewise.data.formats import ACTIONS_KEY, any_of, open_file, writable_endings, write_frame
+from statewise.data.formats import ACTIONS_KEY, HORIZON_KEY, any_of, open_file, writable_endings, write_frame
 from statewise.data.frame import Opened, named_once, raw_from_frame
+from statewise.data.horizon import CutOff, Horizon, said
 from statewise.data.rawlog import Columns
 
 
@@ -29,16 +30,28 @@ def load(
     actions: int | Sequence[str] | None = None,
     propensity: Propensity = "logged",
     ends: Ends | None = None,
+    cut_off: CutOff | None = None,
+    horizon: int | None = None,
 ) -> Dataset:
     """Reads a log: a file, a polars or pandas frame, or a Minari dataset (`"minari:NAME"`).
 
     Files are Parquet or CSV, or of a format added to `statewise.data.formats.FORMATS`. `columns` names the columns;
     `actions` is the number of actions (by default the largest seen, plus one) or, if they are words, their names in
     order (by default alphabetical); `propensity="estimate"` accepts a log without propensities; `ends` says how every
-    episode ended if no column does. Raises `LogError` with all faults at once, and warns with `LogWarning` of what is
-    merely suspicious.
+    episode ended if no column does. `cut_off` says what it means that an episode was cut off (by default what the log
+    shows): "limit" (what follows does not count), "censored" (its record stops) or "continuing" (it goes on);
+    `horizon`, up to which step the value counts. Raises `LogError` with all faults at once, and warns with `LogWarning`
+    of what is merely suspicious.
     """
-    dataset, findings = read(source, columns=columns, actions=actions, propensity=propensity, ends=ends)
+    dataset, findings = read(
+        source,
+        columns=columns,
+        actions=actions,
+        propensity=propensity,
+        ends=ends,
+        cut_off=cut_off,
+        horizon=horizon,
+    )
     return accept(dataset, findings)
 
 
@@ -49,12 +62,15 @@ def read(
     actions: int | Sequence[str] | None = None,
     propensity: Propensity = "logged",
     ends: Ends | None = None,
+    cut_off: CutOff | None = None,
+    horizon: int | None = None,
 ) -> tuple[Dataset | None, Findings]:
     """As `load`, but returns the findings instead of raising them."""
     if propensity not in get_args(Propensity):
         raise ValueError(f"propensity must be one of {get_args(Propensity)}, got {propensity!r}")
     if ends not in (None, *get_args(Ends)):
         raise ValueError(f"ends must be None or one of {get_args(Ends)}, got {ends!r}")
+    given = said(cut_off, horizon)
     if isinstance(source, str | os.PathLike) and str(source).startswith("minari:"):
         source = str(source)  # the command line passes a path
     if (isinstance(source, str) and source.startswith("minari:")) or _is_minari(source):
@@ -64,12 +80,13 @@ def read(
             )
         from statewise.data.minari import read_minari
 
-        return read_minari(source)
+        return read_minari(source, cut_off=cut_off, horizon=horizon)
     findings = Findings()
     opened = _open(source, columns or Columns(), findings)
     if opened is None:
         return None, findings
     actions = actions if actions is None or isinstance(actions, int) else tuple(actions)
+    opened = opened._replace(horizon=_either(given, opened.horizon))
     raw, more = raw_from_frame(opened, columns or Columns(), propensity, ends, actions)
     del opened  # its observations are copied by now, and sorting may copy them again
     findings.items += more.items
@@ -96,7 +113,10 @@ def save(dataset: Dataset, path: str | Path) -> None:
         warning = f"{path.name}: its propensities are estimates, but `load` will take them for logged ones"
         warnings.warn(warning, LogWarning, stacklevel=3)
     known = list(dataset.action_names) if dataset.has_action_words else dataset.action_count
-    write_frame(to_frame(dataset), path, {ACTIONS_KEY: json.dumps(known)})
+    metadata = {ACTIONS_KEY: json.dumps(known)}
+    if dataset.ends is not None:
+        metadata[HORIZON_KEY] = json.dumps(dataset.ends)
+    write_frame(to_frame(dataset), path, metadata)
 
 
 def to_frame(dataset: Dataset) -> pl.DataFrame:
@@ -142,6 +162,13 @@ def to_frame(dataset: Dataset) -> pl.DataFrame:
 
 
 # Opening
+
+
+def _either(given: Horizon | None, stored: Horizon | None) -> Horizon | None:
+    """What is said now, and what the file says of the rest."""
+    if given is None or stored is None:
+        return given or stored
+    return Horizon(given.cut_off or stored.cut_off, given.steps or stored.steps)
 
 
 def _is_minari(source: Any) -> bool:

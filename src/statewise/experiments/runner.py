@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -28,7 +29,7 @@ from statewise.domains.source import Earned
 from statewise.experiments import manifest, records
 from statewise.experiments.logs import log_of, play
 from statewise.experiments.records import History
-from statewise.experiments.stack import part_of, stacked
+from statewise.experiments.stack import part_of, stack_of, stacked
 from statewise.experiments.study import Cell, Method, Study
 from statewise.learning.fit import keys_of, prepare
 from statewise.learning.program import program, stretches
@@ -86,9 +87,29 @@ def _logs(out: Path, study: Study, cell: Cell, notify: Notify) -> dict[int, Data
 def _run_method(
     out: Path, study: Study, cell: Cell, method: Method, seeds: list[int], logs: Mapping[int, Dataset], notify: Notify
 ) -> None:
-    """Runs the given seeds in one compiled program; on an accelerator all at once."""
-    config, stride = study.config(cell, method), study.stride(method)
-    learn = _Learner(config, logs)
+    """Runs the given seeds in one compiled program, or in two where some logs have a clock and some have not."""
+    config = study.config(cell, method)
+    prepared = {seed: prepare(config, data) for seed, data in logs.items()}
+    kinds = {seed: stack_of(data) for seed, (data, _) in prepared.items()}
+    for kind in sorted(set(kinds.values())):
+        here = [seed for seed in seeds if kinds[seed] == kind]
+        if here:
+            alike = {seed: one for seed, one in prepared.items() if kinds[seed] == kind}
+            _run_alike(out, study, cell, method, here, logs, _Learner(config, alike), notify)
+
+
+def _run_alike(
+    out: Path,
+    study: Study,
+    cell: Cell,
+    method: Method,
+    seeds: list[int],
+    logs: Mapping[int, Dataset],
+    learn: _Learner,
+    notify: Notify,
+) -> None:
+    """On an accelerator all seeds at once."""
+    stride = study.stride(method)
     alone = not learn.compiled or jax.default_backend() == "cpu"
     made_by = identity(study, cell, method)
     for group in [[seed] for seed in seeds] if alone else [seeds]:
@@ -112,12 +133,11 @@ def _run_method(
 class _Learner:
     """An algorithm on all logs of a cell, one log to a run."""
 
-    def __init__(self, config: Settings, logs: Mapping[int, Dataset]):
-        self.config, self.order = config, list(logs)
+    def __init__(self, config: Settings, prepared: Mapping[int, tuple[Any, Any]]):
+        self.config, self.order = config, list(prepared)
         self.compiled = algorithm_of(config).compiled
-        prepared = [prepare(config, data) for data in logs.values()]
-        self.views = [view for _, view in prepared]
-        self.data = [data for data, _ in prepared]
+        self.views = [view for _, view in prepared.values()]
+        self.data = [data for data, _ in prepared.values()]
         if self.compiled:
             self.data = stacked(self.data)
 

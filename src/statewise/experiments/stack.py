@@ -44,6 +44,13 @@ def stacked(prepared: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
 
 
+def stack_of(prepared: Any) -> tuple[bool, bool]:
+    """Whether rows have a clock, and whether the state ratio has: logs of which both hold alike can be stacked."""
+    rows = getattr(getattr(prepared, "log", prepared), "rows", None)
+    flow = getattr(getattr(prepared, "ground", None), "flow", None)
+    return rows is not None and rows.timed, flow is not None and flow.memory is not None
+
+
 def part_of(stack: Any, which: Sequence[int]) -> Any:
     """Some of the logs of a stack."""
     return jax.tree.map(lambda leaf: leaf[jnp.asarray(which)], stack)
@@ -93,5 +100,6 @@ def _ground(ground: Ground, steps: int, rows: int, fold: int) -> Ground:
         sizes=flow.sizes,
         importance=flow.importance,
         continuing=flow.continuing,
+        memory=flow.memory,
     )
     return replace(ground, flow=longer)

@@ -17,12 +17,12 @@ from statewise.parts.ratio_network import RatioNetwork
 OFF = Anchor(weight=0.0)
 
 # The paper's table. What it leaves open is read as literally as possible: no baseline, absolute entropy, unscaled
-# values, no target network, terminated episodes padded to 200 steps with their last state. Cloning has its own learning
-# rate in both (1e-3): at HIV's actor rate of 5e-6 it would not move from its start.
+# values, no target network, no clock, terminated episodes padded to 200 steps with their last state. Cloning has its
+# own learning rate in both (1e-3): at HIV's actor rate of 5e-6 it would not move from its start.
 PAPER_CARTPOLE = OPPOSD(
     discount=1.0,
     variant="average",
-    ratio=RatioNetwork(hidden=(32,), learning_rate=1e-3, warm_steps=500),
+    ratio=RatioNetwork(hidden=(32,), learning_rate=1e-3, warm_steps=500, clock=False),
     critic=Critic(
         hidden=(32,),
         learning_rate=1e-3,
@@ -51,7 +51,7 @@ PAPER_CARTPOLE = OPPOSD(
 PAPER_HIV = OPPOSD(
     discount=0.98,
     variant="full",
-    ratio=RatioNetwork(hidden=(16, 16, 16), learning_rate=3e-4, warm_steps=2500, bandwidth=1.0),
+    ratio=RatioNetwork(hidden=(16, 16, 16), learning_rate=3e-4, warm_steps=2500, bandwidth=1.0, clock=False),
     critic=Critic(
         hidden=(32, 32, 32, 32),
         learning_rate=1e-3,

@@ -35,7 +35,7 @@ def noise_of(equations: Equations, rho: Float[np.ndarray, " steps"], w: Float[np
     total = 0.0
     for (a, b), first in zip(equations.folds, equations.first, strict=True):
         kept = 1.0 if equations.chain == "continuing" else 0.0  # there x' is compared with x' itself
-        visited = FOLDS * equations.weight[a:b] * w[a:b] * (rho[a:b] - kept)
+        visited = equations.weight[a:b] / equations.weight[a:b].sum() * w[a:b] * (rho[a:b] - kept)
         flow = equations.changes(a, b) * visited.astype(np.float32)[:, None]
         sums = np.add.reduceat(flow, first, axis=0).astype(np.float64)
         sums -= sums.mean(axis=0)

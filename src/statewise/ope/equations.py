@@ -16,22 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
-from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
-from statewise.data.device import after_last
-from statewise.ops.kernels import median_distance
-from statewise.ops.keys import key_for
-from statewise.parts import ratio_closed_form
+from statewise.ope.features import BLOCK, Features
 from statewise.parts.chain import Chain, Kind
-from statewise.parts.ratio_closed_form import FOLDS, Basis, ClosedForm
-
-BLOCK = 8192  # rows that features are computed on at a time, so that logs of all sizes share one compiled program
+from statewise.parts.ratio_closed_form import FOLDS, ClosedForm
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +61,11 @@ class Equations:
         return arrived if self.chain == "continuing" else arrived - self.here[first:last]
 
     @property
+    def nothing_follows(self) -> bool:
+        """Whether every decision is the last of its episode."""
+        return self.chain != "continuing" and bool((self.restart == 1).all())
+
+    @property
     def fold_of_episode(self) -> Int[np.ndarray, " episodes"]:
         rows = np.empty(len(self.order), np.int64)
         rows[self.order] = np.repeat(np.arange(FOLDS), np.diff(self.edges))
@@ -80,35 +76,22 @@ class Equations:
         return list(pairwise(self.edges))
 
 
-def make_equations(dataset: Dataset, scaler: Scaler, chain: Chain, seed: int, settings: ClosedForm) -> Equations:
-    """Features of every state, rows in order of their fold, and the sums that no policy changes."""
+def make_equations(dataset: Dataset, features: Features, chain: Chain, seed: int, settings: ClosedForm) -> Equations:
+    """Rows in order of their fold, and the sums that no policy changes."""
     if dataset.episodes < FOLDS:
         raise ValueError(f"a state ratio needs {FOLDS} episodes at least, the log has {dataset.episodes}")
-    generator = np.random.default_rng(seed)
-    states = scaler(np.asarray(dataset.observations, np.float64))
-    sample = np.resize(generator.permutation(len(states)), BLOCK)
-    bandwidth = settings.bandwidth or median_distance(states)
-    weight = None if chain.visits is None else chain.visits[sample]
-    key = key_for(jax.random.key(seed), "features")
-    basis = ratio_closed_form.make_basis(settings, states[sample], bandwidth, key, weight)
-    last = dataset.starts[1:] - 1
-    phi = features(basis, states)
-    following = np.append(phi[1:], phi[:1], axis=0)
-    initial = phi[dataset.starts[:-1]]
-    arrived = following
-    if chain.kind == "continuing":
-        arrived[last] = features(basis, scaler(np.asarray(after_last(dataset), np.float64)))
-    else:
-        arrived *= chain.onward[:, None].astype(np.float32)
+    here, arrived = features
+    initial = here[dataset.starts[:-1]]
+    if chain.kind != "continuing":
+        arrived = arrived * chain.onward[:, None].astype(np.float32)
         arrived += (1 - chain.onward)[:, None].astype(np.float32) * initial.mean(axis=0)
-    fold = (generator.permutation(dataset.episodes) % FOLDS)[dataset.episode_of_step]
+    fold = (np.random.default_rng(seed).permutation(dataset.episodes) % FOLDS)[dataset.episode_of_step]
     order = np.argsort(fold, kind="stable")
     edges = tuple(np.searchsorted(fold[order], np.arange(FOLDS + 1)).tolist())
-    weight = chain.weight[order]
-    here, arrived = phi[order], arrived[order]
+    # of the whole log, not of each fold: a fold of long episodes would count for less, and so would their return
+    weight = chain.weight[order] / chain.weight.sum()
+    here, arrived = here[order], arrived[order]
     parts = list(pairwise(edges))
-    for a, b in parts:
-        weight[a:b] /= FOLDS * weight[a:b].sum()
     fixed = np.zeros((FOLDS, here.shape[1], here.shape[1]))
     if chain.kind == "continuing":
         fixed = np.stack([_moment(arrived[a:b], weight[a:b], arrived[a:b]) for a, b in parts])
@@ -129,17 +112,6 @@ def make_equations(dataset: Dataset, scaler: Scaler, chain: Chain, seed: int, se
     )
 
 
-def features(basis: Basis, states: Float[np.ndarray, "n inputs"]) -> Float[np.ndarray, "n rank"]:
-    """φ of any number of states, in blocks of one size."""
-    out = np.empty((len(states), basis.turn.shape[1]), np.float32)
-    for first in range(0, len(states), BLOCK):
-        block = np.zeros((BLOCK, states.shape[1]), np.float32)
-        part = states[first : first + BLOCK]
-        block[: len(part)] = part
-        out[first : first + len(part)] = np.asarray(_evaluate(basis, jnp.asarray(block)))[: len(part)]
-    return out
-
-
 def _moment(left: np.ndarray, weight: np.ndarray, right: np.ndarray) -> Float[np.ndarray, "rank rank"]:
     """Σᵢ weightᵢ leftᵢ rightᵢᵀ, in single precision block by block and summed in double."""
     total = np.zeros((left.shape[1], right.shape[1]))
@@ -148,8 +120,3 @@ def _moment(left: np.ndarray, weight: np.ndarray, right: np.ndarray) -> Float[np
         scaled = left[part] * (weight[part] * len(left)).astype(np.float32)[:, None]
         total += scaled.T @ right[part]
     return total / len(left)
-
-
-@eqx.filter_jit
-def _evaluate(basis: Basis, states: Float[Array, "n inputs"]) -> Float[Array, "n rank"]:
-    return basis(states)

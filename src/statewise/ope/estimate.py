@@ -29,7 +29,7 @@ class Estimate:
     high: float
     standard_error: float
     level: float
-    effective_sample_size: float  # in episodes
+    effective_sample_size: float  # in episodes, or units where the log has them
     verdict: Verdict
     reason: str
     measures: tuple[Measurement, ...]  # every check, the one that decided the verdict first
@@ -51,6 +51,11 @@ class Estimate:
             high=self.value + factor * (self.high - self.value),
             standard_error=factor * self.standard_error,
         )
+
+    def within(self, least: float, greatest: float) -> Estimate:
+        """The same, never beyond what can be earned."""
+        value, low, high = (float(np.clip(number, least, greatest)) for number in (self.value, self.low, self.high))
+        return replace(self, value=value, low=low, high=high)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, cards and reports; a value that the log does not identify is None."""

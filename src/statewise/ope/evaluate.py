@@ -9,6 +9,7 @@ import numpy as np
 
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
+from statewise.ope.attainable import attainable
 from statewise.ope.estimate import Estimate
 from statewise.ope.estimators import ESTIMATORS, USUAL
 from statewise.ope.intervals import Interval, bernstein, bootstrap
@@ -116,14 +117,14 @@ class Judged:
         measures = measured(Evidence(self.case, quotient, support))
         verdict, reason = verdict_of(measures)
         error = standard_error(influence, groups)
-        return Estimate(
+        estimate = Estimate(
             estimator=estimator,
             value=quotient.value,
             low=bounds[0],
             high=bounds[1],
             standard_error=error,
             level=level,
-            effective_sample_size=support.effective_share * len(groups),
+            effective_sample_size=support.effective,
             verdict=verdict,
             reason=reason,
             measures=measures,
@@ -132,7 +133,9 @@ class Judged:
             shares=quotient.weight / (quotient.weight.sum() or 1.0),
             objective=self.log.objective,
             discount=self.log.discount,
-        ).widened(widening(error, [refit.value for refit in self.refits(estimator)]))
+        )
+        factor = widening(error, [refit.value - quotient.value for refit in self.refits(estimator)], quotient.allowance)
+        return estimate.widened(factor).within(*attainable(self.log))
 
 
 def intervals_of(

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from statewise.data.dataset import Dataset
+from statewise.ope.attainable import attainable
 from statewise.ope.estimate import Estimate
 from statewise.ope.estimators import USUAL
 from statewise.ope.evaluate import Judged, intervals_of, prepare
+from statewise.ope.measures import Evidence, Measurement, measured, worst_first
 from statewise.ope.prepared import Prepared
 from statewise.ope.quotient import difference, standard_error
+from statewise.ope.sensitivity import turning_point
+from statewise.ope.verdict import Verdict, verdict_of
 from statewise.propensities.widening import widening
 
 Answer = Literal["deploy", "do not deploy", "collect more data"]
@@ -36,8 +40,11 @@ class Decision:
     level: float
     estimate: Estimate  # of the policy
     baseline: Estimate  # of what is done today
+    measures: tuple[Measurement, ...]  # of the policy's value and of the gain, the one that decided first
+    verdict: Verdict  # the worst of them
     episodes: int
-    episodes_needed: int | None  # in all, about; None: none are, or it cannot be said
+    episodes_needed: int | None  # in all, about; None: none are, or no number would do, or it cannot be said
+    hidden_reason: float | None  # Γ: so strong would one have to be to turn *deploy* over; None: it is not *deploy*
 
     def __str__(self) -> str:
         return f"{self.answer}: {self.reason}"
@@ -54,12 +61,16 @@ def gate(
     level: float = 0.95,
     draws: int = 1000,
     seed: int | None = None,
+    part: float = 1.0,
 ) -> Decision:
     """Compares a policy with the behaviour that wrote the log, on the log.
 
     Both values move together from one sample of episodes to the next, so their difference is known better than either:
     its interval comes from what each episode adds to V̂(π) − V̂(μ). Where the support is weak, the policy must pass the
     conservative bound (empirical Bernstein) instead; where the log cannot tell its value, it never passes.
+
+    `part` is the share of the whole log that `dataset` is, where the rest was learned from: how many episodes would
+    settle it is said of the whole.
 
     >>> gate(policy, held_out).answer  # doctest: +SKIP
     'deploy'
@@ -70,62 +81,81 @@ def gate(
     bounds = intervals_of([judged.quotient(name) for name in names], log, "bootstrap", level, draws)
     new, current = (judged.estimate(name, bound, level) for name, bound in zip(names, bounds, strict=True))
     paired = difference(judged.quotient(estimator), judged.quotient("behaviour"))
-    gap, error = new.value - current.value, standard_error(new.influence - current.influence, log.dataset.groups)
+    evidence = Evidence(judged.case, judged.quotient(estimator), new.diagnostics, gain=paired)
+    measures = worst_first((*new.measures, *measured(evidence)))
+    verdict, why = verdict_of(measures)
+    error = standard_error(paired.influence(), log.dataset.groups)
     pairs = zip(judged.refits(estimator), judged.refits("behaviour"), strict=True)
-    factor = widening(error, [one.value - other.value for one, other in pairs])
+    factor = widening(error, [one.value - other.value - paired.value for one, other in pairs], paired.allowance)
     if np.isfinite(paired.influence()).all():
         # where few episodes decide, a bound that holds for every distribution
-        interval = "bernstein" if new.verdict == "weak" else "bootstrap"
+        interval = "bernstein" if verdict == "weak" else "bootstrap"
         (bound,) = intervals_of([paired], log, interval, level, draws)
     else:  # no episode carries any weight
         bound = (-np.inf, np.inf)
-    low, high = (gap + factor * (end - gap) for end in bound)
-    episodes = log.dataset.episodes
-    answer, reason, needed = _decide(new, current, gap, low, high, factor * error, episodes)
+    least, most = attainable(log)
+    low, high = (paired.value + factor * (end - paired.value) for end in bound)
+    value = new.value - current.value
+    # both ends: where the estimate itself lies outside of what can be earned, so may both
+    low, high = (float(np.clip(end, least - current.high, most - current.low)) for end in (low, high))
+    low, high = min(low, value), max(high, value)
+    gain = Gain(value, low, high, factor * error, level, current.value)
+    answer, reason, needed = _decide(gain, verdict, why, log.dataset.episodes, part, measures[0].remedy)
     return Decision(
         answer=answer,
         reason=reason,
-        difference=gap,
+        difference=gain.value,
         low=low,
         high=high,
-        standard_error=factor * error,
+        standard_error=gain.error,
         level=level,
         estimate=new,
         baseline=current,
-        episodes=episodes,
+        measures=measures,
+        verdict=verdict,
+        episodes=log.dataset.episodes,
         episodes_needed=needed,
+        hidden_reason=turning_point(judged.case, low) if answer == "deploy" else None,
     )
 
 
+class Gain(NamedTuple):
+    """V(π) − V(μ), and what V(μ) is."""
+
+    value: float
+    low: float
+    high: float
+    error: float
+    level: float
+    today: float
+
+
 def _decide(
-    new: Estimate, current: Estimate, difference: float, low: float, high: float, error: float, episodes: int
+    gain: Gain, verdict: Verdict, why: str, episodes: int, part: float, remedy: str = ""
 ) -> tuple[Answer, str, int | None]:
-    if not new.identified or not np.isfinite([difference, low, high, error]).all():
-        return (
-            "collect more data",
-            f"the log cannot tell what the policy is worth: {new.reason}. More of the same would not help; what is "
-            "missing are episodes in which someone does as the policy would",
-            None,
-        )
-    interval = f"{100 * new.level:g} % interval of the difference {low:.4g} to {high:.4g}"
-    if new.verdict == "weak":
-        interval += f"; the support is weak ({new.reason}), so the conservative bound counts"
-    if max(abs(low), abs(high)) <= SAME * max(abs(current.value), 1e-300):
+    value, low, high, error, level, today = gain
+    if verdict == "not identified" or not np.isfinite([value, low, high, error]).all():
+        helps = f". {remedy}" if remedy else ""
+        return "collect more data", f"the log cannot tell what the policy is worth: {why}{helps}", None
+    interval = f"{100 * level:g} % interval of the difference {low:.4g} to {high:.4g}"
+    if verdict == "weak":
+        interval += f"; the support is weak ({why}), so the conservative bound counts"
+    if max(abs(low), abs(high)) <= SAME * max(abs(today), 1e-300):
         return "do not deploy", "the policy does what is done today", None
     if low > 0:
-        return "deploy", f"it earns {difference:.4g} more than the {current.value:.4g} of today ({interval})", None
+        return "deploy", f"it earns {value:.4g} more than the {today:.4g} of today ({interval})", None
     if high < 0:
-        loss = f"it earns {-difference:.4g} less than the {current.value:.4g} of today ({interval})"
-        return "do not deploy", loss, None
-    needed = episodes_needed(difference, error, episodes, new.level)
-    if needed is not None and new.verdict == "weak":
-        needed = max(needed, for_bernstein(difference, difference - low, error, episodes, new.level))
-    if difference <= 0:
+        return "do not deploy", f"it earns {-value:.4g} less than the {today:.4g} of today ({interval})", None
+    needed = episodes_needed(value, error, episodes, level)
+    if needed is not None and verdict == "weak":
+        needed = max(needed, for_bernstein(value, value - low, error, episodes, level))
+    needed = None if needed is None else rounded(needed / part)
+    if value <= 0:
         how_many = "how many episodes would settle it cannot be said, since on this log it looks no better"
     elif needed is None:
         how_many = "how many episodes would settle it cannot be said: the difference drowns in its own noise"
     else:
-        how_many = f"about {needed:,} episodes in all would settle it; the log has {episodes:,}"
+        how_many = f"about {needed:,} episodes in all would settle it; the log has {round(episodes / part):,}"
     return "collect more data", f"it may be better or worse than what is done today ({interval}); {how_many}", needed
 
 

@@ -1,43 +1,59 @@
-"""What every estimator asks of a log (`Prepared`, made once) and of a policy on it (`Case`), each computed when asked.
+"""What every estimator asks of a log (`Prepared`, made once) and of a policy on it (`Case`), computed when asked.
 
-The target of all estimators is the same, so that their numbers can be compared: the discounted return over the logged
-horizon,
+The target of all estimators is the same, so that their numbers can be compared: the discounted return to the horizon,
 
-    V(π) = E_π[Σ_{t<T} γᵗ rₜ],
+    V(π) = E_π[Σ_{t<min(T,H)} γᵗ rₜ],
 
-with T the step at which the world ends an episode, or at which the log cuts it off. Being cut off counts as an end:
-what a policy would earn after the logged horizon is not in the log, and enters no estimate. `onward` is therefore 0 on
-the last row of every episode. `objective="average"` is the same return per (discounted) step, E_π[Σγᵗrₜ] / E_π[Σγᵗ].
+with T the step at which the world ends an episode, and H the log's limit, or how far records reach (`data.horizon`).
+What a policy would earn beyond H enters no estimate: `onward` is 0 before it and on the last row of every episode.
+Where records stop earlier, `growth` lets the rows that go on stand for those that do not. `objective="average"` is the
+same return per (discounted) step, E_π[Σγᵗrₜ] / E_π[Σγᵗ].
 
-Importance sampling is exact about where episodes are cut off. What knows states alone (state ratios, fitted Q) takes it
-as something that happens in the states where it was seen to happen, weighted by γᵗ as all rows are. That is exact where
-the time left can be told from the state; otherwise the error is of the order γᴴ, with H the horizon, times how much the
-policy changes the states that episodes are cut off in.
+Importance sampling is exact about where episodes are cut off. So are state ratios and critics, since they know the time
+wherever a limit makes a difference (`ope.features`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
 from statewise.data.device import propensities_of
+from statewise.data.horizon import recorded_weight
 from statewise.ope.equations import Equations, make_equations
+from statewise.ope.features import make_features, time_knots
 from statewise.ope.solution import Solved, solve
-from statewise.parts.chain import Kind, chain_of, kind_of
+from statewise.parts.chain import Chain, Kind, chain_of, kind_of
 from statewise.parts.ratio_closed_form import ClosedForm
+from statewise.propensities.tried import Untried, untried
 
 RATIO = ClosedForm()
+T = TypeVar("T")
 Objective = Literal["return", "average"]
 
 
+class Remembers:
+    """Keeps what is expensive to compute, for whoever asks for it next."""
+
+    @cached_property
+    def _known(self) -> dict[Any, Any]:
+        return {}
+
+    def remembered(self, name: Any, compute: Callable[[], T]) -> T:
+        if name not in self._known:
+            self._known[name] = compute()
+        return self._known[name]
+
+
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class Prepared(Remembers):
     """A log ready to evaluate many policies on; nothing here depends on one."""
 
     dataset: Dataset
@@ -47,15 +63,30 @@ class Prepared:
 
     @cached_property
     def growth(self) -> Float[np.ndarray, " steps"]:
-        """γᵗ."""
-        return self.discount**self.dataset.time
+        """γᵗ, times what a row stands for where other episodes are no longer recorded."""
+        return self.discount**self.dataset.time * recorded_weight(self.dataset)
 
     @cached_property
     def onward(self) -> Float[np.ndarray, " steps"]:
-        """γ, and 0 on the last row of an episode."""
-        onward = np.full(len(self.dataset), self.discount)
-        onward[self.dataset.starts[1:] - 1] = 0.0
-        return onward
+        """γ, and 0 on the last row of an episode or before the horizon."""
+        return chain_of(self.dataset, self.discount, stationary=False).onward
+
+    @cached_property
+    def discounts(self) -> Float[np.ndarray, " horizon"]:
+        """γᵗ up to the horizon."""
+        return self.discount ** np.arange(self.dataset.horizon.steps or 0)
+
+    @property
+    def equally_long(self) -> bool:
+        """Whether every episode is recorded up to the horizon, so that its length is known whatever the policy."""
+        return bool((self.dataset.lengths >= len(self.discounts)).all())
+
+    @property
+    def longest(self) -> float:
+        """Σγᵗ of the longest episode there can be: up to a limit, or for ever where episodes end by themselves."""
+        if self.dataset.horizon.cut_off is None and not self.equally_long:
+            return 1 / (1 - self.discount) if self.discount < 1 else np.inf
+        return float(self.discounts.sum())
 
     @cached_property
     def steps_each(self) -> Float[np.ndarray, " episodes"]:
@@ -76,13 +107,18 @@ class Prepared:
         """The state ratio's equations, for the objective asked."""
         if self.chain != "continuing":
             return self.horizon_equations
-        return make_equations(self.dataset, self.scaler, chain_of(self.dataset, self.discount), self.seed, RATIO)
+        return self._equations(chain_of(self.dataset, self.discount), None)
 
     @cached_property
     def horizon_equations(self) -> Equations:
-        """Those of visits within the log's horizon."""
+        """Those of visits within the log's horizon, by state and time where a limit cuts episodes off."""
         chain = chain_of(self.dataset, self.discount, stationary=False)
-        return make_equations(self.dataset, self.scaler, chain, self.seed, RATIO)
+        return self._equations(chain, time_knots(self.dataset, self.discount))
+
+    def _equations(self, chain: Chain, clock: Int[np.ndarray, " knots"] | None) -> Equations:
+        to_come = self.to_come(self.dataset.rewards)
+        features = make_features(self.dataset, self.scaler, chain, clock, to_come, self.seed, RATIO)
+        return make_equations(self.dataset, features, chain, self.seed, RATIO)
 
     @cached_property
     def refits(self) -> tuple[Prepared, ...]:
@@ -106,7 +142,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class Case(Remembers):
     """A policy on a log."""
 
     prepared: Prepared
@@ -124,13 +160,34 @@ class Case:
         return self.taken / propensities_of(self.prepared.dataset)
 
     @cached_property
-    def unsupported(self) -> float | None:
-        """The share of the policy's decisions that the behaviour never takes; None where that cannot be known."""
+    def greatest_ratio(self) -> float:
+        """The greatest π/μ that can occur in a logged state, as far as the log tells: 1/μ is known to be no more."""
         dataset = self.prepared.dataset
         if dataset.distributions is None:
-            return None
-        lost = np.where(dataset.distributions <= 0, self.probabilities, 0.0).sum(axis=1)
-        return float(np.average(lost, weights=self.prepared.growth))
+            return float(self.probabilities.max() / propensities_of(dataset).min())
+        possible = np.where(dataset.distributions > 0, dataset.distributions, np.inf)
+        return float((self.probabilities / possible).max())
+
+    @cached_property
+    def ratio_skewness(self) -> float:
+        """Of ρ over the logged states: from Σ_a π²/μ and Σ_a π³/μ² where distributions are logged, else of the rows."""
+        dataset = self.prepared.dataset
+        if dataset.distributions is None:
+            second, third = np.mean(self.ratio**2), np.mean(self.ratio**3)
+        else:
+            possible = np.where(dataset.distributions > 0, dataset.distributions, np.inf)
+            second = float((self.probabilities**2 / possible).sum(axis=1).mean())
+            third = float((self.probabilities**3 / possible**2).sum(axis=1).mean())
+        return float((third - 3 * second + 2) / max(second - 1, 1e-12) ** 1.5)
+
+    def heaviest_product(self, steps: int) -> float:
+        """What the product of so many ratios cannot exceed."""
+        return float(np.exp(min(steps * np.log(max(self.greatest_ratio, 1.0)), 300.0)))
+
+    @cached_property
+    def untried(self) -> Untried:
+        """The share of the policy's decisions that the behaviour never takes."""
+        return untried(self.prepared.dataset, self.probabilities, self.prepared.growth)
 
     @cached_property
     def cumulative(self) -> Float[np.ndarray, " steps"]:

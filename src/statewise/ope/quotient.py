@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
+USUAL = 64  # features of a state
+
 
 @dataclass(frozen=True, eq=False)
 class Quotient:
@@ -17,12 +19,20 @@ class Quotient:
     weight: Float[np.ndarray, " episodes"]  # what each episode carries of the estimate …
     base: Float[np.ndarray, " episodes"]  # … and would carry if the policy were the behaviour
     mass: float = 1.0  # the mean of the weights, which is 1 up to noise
+    heaviest: float = float("inf")  # what no episode's weight can exceed, in units of its base
     # None: it rests on no such thing
     imbalance: float | None = None  # of the state ratio's equations
     negative: float | None = None  # the share of the state ratio's mass that was cut off at 0
+    rank: int = 0  # how many features the state ratio has
     missed: float | None = None  # what a critic finds missing from the estimate, in standard errors
     leaning: float | None = None  # by how many a critic has moved it
+    allowance: float = 0.0  # a standard error for what no redrawn episodes would show, beside that of `influence`
     reweighted: bool = True  # False: it says nothing of the policy
+
+    @property
+    def more_features(self) -> float:
+        """`USUAL` features over those of the ratio, at most 1: of more, each is a little noisier."""
+        return min(USUAL / max(self.rank, 1), 1.0)
 
     @property
     def value(self) -> float:

@@ -14,18 +14,17 @@ but an interval holds noise alone. With a tenth the shrinking is little, and noi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from statewise.ope.balance import noise_of
-from statewise.ope.equations import BLOCK, Equations
-from statewise.parts import ratio_closed_form
-from statewise.parts.ratio_closed_form import FOLDS, ClosedForm
+from statewise.ope.equations import Equations
+from statewise.ope.features import BLOCK
+from statewise.ope.quotient import USUAL
+from statewise.parts.ratio_closed_form import FOLDS
 
 UNDER = 10  # times less is λ than what is best for w itself
 CONTRASTS = 3  # of actions at most, beside the constant; as many as there are for four actions
@@ -56,8 +55,11 @@ class Solved:
 
     @property
     def excess(self) -> float:
-        """The share by which w misses its equations on held-out episodes, beyond the noise of their number."""
-        return float(np.sqrt(max(self.residual / FOLDS - self.noise, 0.0)))
+        """The share by which w misses its equations on held-out episodes, beyond the noise of their number.
+
+        As if there were `USUAL` equations: with more features there are more to miss, each by as little.
+        """
+        return float(np.sqrt(max(self.residual / FOLDS - self.noise, 0.0) * min(USUAL / len(self.beta), 1.0)))
 
 
 def solve(
@@ -66,14 +68,14 @@ def solve(
     """w for the policy whose ρ and probabilities on the log's rows are given."""
     rho = ratio[equations.order]
     states = equations.balance(rho)
+    if equations.nothing_follows:
+        return _unchanged(equations, states)
     contrasts = np.empty((len(rho), 0))
     if equations.chain != "continuing":  # where π in the states after the last rows would be needed
         contrasts = probabilities[equations.order] @ contrasts_of(probabilities.shape[1])
     sets = [states, *(_contrasted(equations, rho, one) for one in contrasts.T)]
     imbalance = FOLDS * np.concatenate(sets, axis=1)
-    with jax.enable_x64(True):
-        chosen = _choose(equations.settings, jnp.asarray(imbalance), jnp.asarray(FOLDS * equations.mean))
-        regularisation, residual = map(float, chosen)
+    regularisation, residual = _choose(equations.settings.regularisation, imbalance, FOLDS * equations.mean)
     regularisation /= FOLDS * UNDER
     mean, total = equations.mean.sum(axis=0), imbalance.mean(axis=0)
     beta = np.linalg.solve(total.T @ total + regularisation * np.eye(len(mean)), mean)
@@ -90,6 +92,22 @@ def solve(
         residual=residual,
         noise=noise_of(equations, rho, raw),
         signed=equations.in_log_order(raw),
+    )
+
+
+def _unchanged(equations: Equations, states: Float[np.ndarray, "folds rank rank"]) -> Solved:
+    """w ≡ 1, exactly, where every episode is one decision: no policy changes the states it is made in."""
+    rank, rows = equations.here.shape[1], len(equations.order)
+    return Solved(
+        beta=np.zeros(rank),
+        scale=1.0,
+        imbalance=np.zeros((rank, rank)),
+        contrasts=np.empty((rows, 0)),
+        states=states,
+        regularisation=1.0,
+        residual=0.0,
+        noise=0.0,
+        signed=np.ones(rows),
     )
 
 
@@ -137,6 +155,8 @@ def pull(
     With A = MᵀM + λI, g = A⁻¹slope, u = Mg and v = Mβ: slopeᵀdβ = gᵀda − (dM g)ᵀv − uᵀ(dM β), dM and da being what the
     episode adds to M and a, by itself and through φ̄₀.
     """
+    if equations.nothing_follows:
+        return np.zeros(len(starts))
     rho, matrix = ratio[equations.order], solved.imbalance
     g = np.linalg.solve(matrix.T @ matrix + solved.regularisation * np.eye(len(slope)), slope)
     u, v = matrix @ g, matrix @ solved.beta
@@ -182,8 +202,21 @@ def _after(values: Float[np.ndarray, "steps rank"], part: slice) -> Float[np.nda
     return following if part.stop < len(values) else np.append(following, values[:1], axis=0)
 
 
-@eqx.filter_jit
-def _choose(settings: ClosedForm, imbalance: Array, mean: Array) -> tuple[Array, Array]:
-    """λ for a third of the episodes, and the loss that it leaves in the equations of states alone."""
-    chosen = ratio_closed_form.choose(settings, imbalance, mean).regularisation
-    return chosen, ratio_closed_form.held_out_loss(imbalance, mean, chosen, tests=mean.shape[1])
+def _choose(
+    choices: Sequence[float], imbalance: Float[np.ndarray, "folds tests rank"], mean: Float[np.ndarray, "folds rank"]
+) -> tuple[float, float]:
+    """λ for a third of the episodes, and the loss that it leaves in the equations of states alone.
+
+    `parts.ratio_closed_form.held_out_loss` for every λ at once: with MᵀM = U diag(e) Uᵀ, β = U (Uᵀa / (e + λ)).
+    """
+    rank, penalties = mean.shape[1], np.asarray(choices)
+    losses, among_states = np.zeros(len(penalties)), np.zeros(len(penalties))
+    for f in range(FOLDS):
+        values, vectors = np.linalg.eigh(imbalance[f].T @ imbalance[f])
+        betas = vectors @ ((vectors.T @ mean[f])[:, None] / (np.maximum(values, 0.0)[:, None] + penalties))
+        others = [(f + 1) % FOLDS, (f + 2) % FOLDS]
+        one, other = (imbalance[g] @ betas / (mean[g] @ betas) for g in others)
+        losses += np.sum(one * other, axis=0)
+        among_states += np.sum(one[:rank] * other[:rank], axis=0)
+    best = int(np.argmin(losses))
+    return float(penalties[best]), float(among_states[best])

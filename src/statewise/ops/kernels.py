@@ -39,10 +39,10 @@ class FourierFeatures(eqx.Module):
         return jnp.concatenate([jnp.ones((inputs.shape[0], 1)), waves], axis=1)
 
 
-def fourier_features(key: Key[Array, ""], inputs: int, features: int, bandwidth: float) -> FourierFeatures:
-    """Random features of the RBF kernel of that bandwidth, and a constant."""
+def fourier_features(key: Key[Array, ""], inputs: int, features: int, bandwidth: float | np.ndarray) -> FourierFeatures:
+    """Random features of the RBF kernel of that bandwidth (or one for each feature), and a constant."""
     frequency_key, phase_key = jax.random.split(key)
     return FourierFeatures(
-        frequencies=jax.random.normal(frequency_key, (inputs, features)) / bandwidth,
+        frequencies=jax.random.normal(frequency_key, (inputs, features)) / jnp.broadcast_to(bandwidth, (1, features)),
         phases=jax.random.uniform(phase_key, (features,), maxval=2 * np.pi),
     )

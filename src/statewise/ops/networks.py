@@ -45,6 +45,11 @@ def members(network: Network | Least) -> tuple[Network, ...]:
     return network.networks if isinstance(network, Least) else (network,)
 
 
+def seen_by(network: Network | Least, inputs: Float[Array, "*batch features"]) -> Float[Array, "*batch seen"]:
+    """The first columns, as many as the network has inputs: what others see and this one does not comes after them."""
+    return inputs[..., : members(network)[0].weights[0].shape[0]]
+
+
 def _affine(inputs: Array, weight: Array, bias: Array) -> Array:
     return inputs @ weight + jnp.broadcast_to(bias, (*inputs.shape[:-1], bias.shape[0]))
 

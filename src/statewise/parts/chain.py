@@ -3,6 +3,8 @@
 - *renewal*: an episode that ends starts again. The stationary ratio is that of expected visits per episode.
 - *discounted*: the same, where every step also ends the episode with probability 1 − γ: the ratio of discounted visits.
 - *continuing*: episodes continue after the log, and the ratio is that of stationary distributions.
+
+Where the log has a clock, its states are those of state and time together, and the limit is an end.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
+from statewise.data.horizon import recorded_weight
 
 Kind = Literal["renewal", "continuing", "discounted"]
 
@@ -24,27 +28,33 @@ class Chain:
 
     kind: Kind
     onward: Float[np.ndarray, " steps"]  # γc: the chance of moving on to the next state; otherwise the episode restarts
-    weight: Float[np.ndarray, " steps"]  # γᵗ; 0 where the next state is unknown
+    weight: Float[np.ndarray, " steps"]  # γᵗ times what the row stands for; 0 where the next state is unknown
+    timed: bool = False  # states are those of state and time together
 
     @property
     def visits(self) -> Float[np.ndarray, " steps"] | None:
         """The rows' weights; None where all are equal."""
-        return self.weight if self.kind == "discounted" else None
+        equal = self.kind != "discounted" and not self.timed and bool((self.weight == self.weight[0]).all())
+        return None if equal or self.kind == "continuing" else self.weight
 
 
 def kind_of(dataset: Dataset, discount: float, stationary: bool = True) -> Kind:
     """Which equations hold. Where no episode terminates, `stationary` includes what happens after the log."""
     if discount < 1:
         return "discounted"
-    return "continuing" if stationary and not dataset.terminated.any() else "renewal"
+    endless = stationary and not dataset.terminated.any() and not has_clock(dataset)
+    return "continuing" if endless else "renewal"
 
 
 def chain_of(dataset: Dataset, discount: float, stationary: bool = True) -> Chain:
     """The chain of the states in a log."""
     kind, last = kind_of(dataset, discount, stationary), dataset.starts[1:] - 1
-    onward, usable = np.full(len(dataset), float(discount)), np.ones(len(dataset))
+    onward = np.full(len(dataset), float(discount))
     if kind == "continuing":
+        usable = np.ones(len(dataset))
         usable[last] = dataset.has_final_observation
     else:
+        usable = recorded_weight(dataset)
         onward[last] = 0.0
-    return Chain(kind, onward, discount**dataset.time * usable)
+        onward[dataset.time >= dataset.horizon.steps - 1] = 0.0  # pyright: ignore[reportOptionalOperand]
+    return Chain(kind, onward, discount**dataset.time * usable, timed=has_clock(dataset))

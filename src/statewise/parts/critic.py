@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Key
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, Rows
 from statewise.ops.keys import key_for
-from statewise.ops.networks import Least, Network, initial_network, members
+from statewise.ops.networks import Least, Network, initial_network, members, seen_by
 from statewise.ops.returns import lambda_returns
 from statewise.parts.learned import start
 from statewise.parts.policy import action_ratio
@@ -32,6 +32,7 @@ class Critic:
     hidden: tuple[int, ...] = (128, 128)
     learning_rate: float = 1e-3
     discount: float | None = None  # what V̂ bootstraps with; None: see `value_discount`
+    clock: bool = False  # V̂ knows the time left where a limit cuts episodes off; if not, it goes on beyond the limit
     trace: float = 0.0  # λ
     batch: int = 1000
     steps: int = 10
@@ -104,7 +105,7 @@ def values(
     network: Network | Least, scale: Float[Array, ""], states: Float[Array, "*batch features"]
 ) -> Float[Array, "*batch"]:
     """V̂(s), in units of the log's returns."""
-    return scale * network(states)[..., 0]
+    return scale * network(seen_by(network, states))[..., 0]
 
 
 def action_values(settings: Critic, network: Network | Least, batch: Batch, log: DeviceLog) -> Float[Array, "*batch"]:
@@ -164,7 +165,7 @@ def fit(
         errors = (returns - values(network, log.scale, batch.rows.state)) / log.scale
         result = jnp.sum(batch.weight * batch.ratio * errors**2) / jnp.sum(batch.weight)
         if anchored:
-            result = result + settings.terminal_weight * jnp.mean(network(ended) ** 2)
+            result = result + settings.terminal_weight * jnp.mean(network(seen_by(network, ended)) ** 2)
         return result
 
     def step(value: Value, drawn: tuple[Batch, Array]) -> tuple[Value, Float[Array, ""]]:

@@ -9,15 +9,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from statewise.data.augment import Scaler
+from statewise.data.clock import clock, limit_of, with_clock
 from statewise.data.dataset import Dataset
 from statewise.data.device import device_log, propensities_of
 from statewise.data.discount import discount_of
 from statewise.ops.keys import key_for
 from statewise.parts import ratio, ratio_closed_form, ratio_network
 from statewise.parts.chain import chain_of
+from statewise.parts.learned import Learned
 from statewise.parts.ratio import Ground, State
 from statewise.parts.ratio_closed_form import ClosedForm, Solution
 from statewise.parts.ratio_network import RatioNetwork
@@ -41,7 +43,11 @@ class Diagnostics:
 
 @dataclass(frozen=True, eq=False)
 class Ratio:
-    """w(s) = d^π(s)/d^μ(s): call it with observations. `of_rows` is w on the log it was fitted to, with mean 1."""
+    """w(s) = d^π(s)/d^μ(s): call it with observations. `of_rows` is w on the log it was fitted to, with mean 1.
+
+    Where a `limit` cuts episodes off, it is w(s, t) = d^π_t(s)/d^μ_t(s), up to scale: call it with observations and the
+    step t of each. `of_rows` is 0 beyond the limit.
+    """
 
     of_rows: Float[np.ndarray, " steps"]
     action_ratio: Float[np.ndarray, " steps"]  # ρ(s,a) of the logged actions
@@ -50,10 +56,19 @@ class Ratio:
     ground: Ground
     state: State
     scale: float
+    limit: int | None = None
 
-    def __call__(self, observations: Float[np.ndarray, "n features"]) -> Float[np.ndarray, " n"]:
-        scaled = jnp.asarray(self.scaler(np.asarray(observations)), jnp.float32)
-        return np.asarray(ratio.of_states(self.ground, self.state, scaled), np.float64) / self.scale
+    def __call__(
+        self, observations: Float[np.ndarray, "n features"], time: Int[np.ndarray, " n"] | int | None = None
+    ) -> Float[np.ndarray, " n"]:
+        scaled = self.scaler(np.asarray(observations))
+        steps = None
+        if self.limit is not None:
+            steps = _steps(time, len(scaled), self.limit)
+            if isinstance(self.state, Learned):  # the network sees the clock as an observation
+                scaled = np.column_stack([scaled, clock(steps, self.limit)])
+        w = ratio.of_states(self.ground, self.state, jnp.asarray(scaled, jnp.float32), steps)
+        return np.asarray(w, np.float64) / self.scale
 
 
 def fit_ratio(
@@ -69,18 +84,23 @@ def fit_ratio(
 
     `policy` has `.probabilities(observations)`, or is a function of observations that returns probabilities
     [n, actions]. `discount` defaults to the log's own; with 1, w is the ratio of visits per episode where episodes
-    terminate, and of stationary distributions where they continue. `steps` is for the network.
+    terminate, and of stationary distributions where they continue. Where a limit cuts episodes off, w also depends on
+    the step within the episode. `steps` is for the network.
 
     >>> w = fit_ratio(policy, train, discount=0.98)  # doctest: +SKIP
     >>> w(observations), w.diagnostics.effective_share  # doctest: +SKIP
+    >>> w(observations, time)  # where there is a limit  # doctest: +SKIP
     """
     settings = {"closed-form": ClosedForm(), "network": RatioNetwork()}[method] if isinstance(method, str) else method
     discount = discount_of(dataset, discount)
     propensities = propensities_of(dataset)
     probabilities = probabilities_of(policy, dataset)
-    chain = chain_of(dataset, discount)
     scaler = Scaler.of(dataset)
-    scaled = scaler.scale(dataset)
+    limit = limit_of(dataset, discount) if settings.clock else None
+    scaled, counts = scaler.scale(dataset), np.ones(len(dataset), bool)
+    if limit is not None:
+        scaled, counts = with_clock(scaled, limit), dataset.time < limit
+    chain = chain_of(scaled, discount)
     key = jax.random.key(seed)
     ground = ratio.prepare(settings, scaled, chain, key_for(key, "features"))
     rho = np.take_along_axis(probabilities, dataset.actions[:, None].astype(np.int64), axis=1)[:, 0]
@@ -88,13 +108,16 @@ def fit_ratio(
     rho = np.minimum(rho, settings.clip) if settings.clip else rho
     if isinstance(settings, ClosedForm):
         assert ground.flow is not None
-        state: State = _solve(settings, ground.flow, jnp.asarray(rho, jnp.float32))
+        state: State = _solve(settings, ground.flow, jnp.asarray(rho[counts], jnp.float32))
     else:
         log = device_log(scaled, discount)
         learned = ratio_network.initial(settings, scaled.observations.shape[1], key_for(key, "ratio"))
-        state = _learn(settings, learned, jnp.asarray(rho, jnp.float32), log, chain.kind, ground.bandwidth, steps, key)
-    raw = _signed(ground, state, scaled)
-    weight = np.ones(len(dataset)) if chain.visits is None else chain.visits
+        state = _learn(
+            settings, learned, jnp.asarray(rho[counts], jnp.float32), log, chain.kind, ground.bandwidth, steps, key
+        )
+    raw, weight = np.zeros(len(dataset)), np.zeros(len(dataset))
+    raw[counts] = _signed(ground, state, scaled)
+    weight[counts] = 1.0 if chain.visits is None else chain.visits
     positive = np.maximum(raw, 0)
     scale = float(np.average(positive, weights=weight))
     scale = scale if scale > 0 else 1.0
@@ -107,7 +130,18 @@ def fit_ratio(
         ground=ground,
         state=state,
         scale=scale,
+        limit=limit,
     )
+
+
+def _steps(time: Int[np.ndarray, " n"] | int | None, count: int, limit: int) -> Int[np.ndarray, " n"]:
+    """The step of each observation, checked."""
+    if time is None:
+        raise ValueError(f"time: episodes end at step {limit}, so that w depends on the step: give each observation's")
+    steps = np.broadcast_to(np.asarray(time), count)
+    if count and (steps.min() < 0 or steps.max() >= limit):
+        raise ValueError(f"time: expected steps from 0 to {limit - 1}, got {steps.min()} to {steps.max()}")
+    return steps
 
 
 @eqx.filter_jit

@@ -1,4 +1,4 @@
-"""The policy: a softmax over a network's outputs, restricted to legal actions."""
+"""The policy: a softmax over a network's outputs, restricted to legal actions. It never sees the clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from statewise.data.device import Rows
-from statewise.ops.networks import Network
+from statewise.ops.networks import Network, seen_by
 
 FEW = 16  # up to so many actions are computed one by one
 
@@ -18,7 +18,7 @@ def log_policy(
     network: Network, state: Float[Array, "*batch features"], legal: Bool[Array, "*batch actions"] | None = None
 ) -> Float[Array, "*batch actions"]:
     """log π(·|s); −∞ for illegal actions."""
-    logits = network(state)
+    logits = network(seen_by(network, state))
     if legal is not None:
         logits = jnp.where(legal, logits, -jnp.inf)
     return jax.nn.log_softmax(logits)
@@ -36,7 +36,7 @@ def chance_of_taken(network: Network, rows: Rows) -> Float[Array, "*batch"]:
         chances = jnp.exp(log_policy(network, rows.state, rows.legal))
         return jnp.take_along_axis(chances, rows.action[..., None], axis=-1)[..., 0]
     # the same, one action at a time over all rows: much faster on a CPU than a softmax over few numbers for each row
-    logits = list(network.outputs_first(rows.state))
+    logits = list(network.outputs_first(seen_by(network, rows.state)))
     if rows.legal is not None:
         logits = [jnp.where(rows.legal[..., a], logit, -jnp.inf) for a, logit in enumerate(logits)]
     most = jax.lax.stop_gradient(reduce(jnp.maximum, logits))

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from statewise.data.device import DeviceLog, Rows
 from statewise.ops.keys import key_for
-from statewise.ops.networks import Network, initial_network
+from statewise.ops.networks import Network, initial_network, seen_by
 from statewise.parts.learned import adam, start
 from statewise.parts.tracked import Tracked, descend_tracked
 
@@ -56,7 +56,7 @@ def initial(
 
 def values(networks: Network, states: Float[Array, "*batch features"]) -> Float[Array, "count *batch actions"]:
     """Every network's Q̂(s,·)."""
-    return jax.vmap(lambda network: network(states))(networks)
+    return jax.vmap(lambda network: network(seen_by(network, states)))(networks)
 
 
 def single(networks: Network) -> Network:

@@ -1,4 +1,7 @@
-"""The state ratio w(s) = d^π(s)/d^μ(s) of a fixed policy: one interface to both estimators."""
+"""The state ratio w(s) = d^π(s)/d^μ(s) of a fixed policy: one interface to both estimators.
+
+On a log with a clock it is w(s, t): the network sees the clock as an observation, the closed form has features of both.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from functools import partial
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from statewise.data.augment import ABSORBED
+from statewise.data.clock import has_clock, up_to, with_clock
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, Rows
 from statewise.ops.kernels import median_distance
@@ -34,16 +38,31 @@ class Ground(eqx.Module):
     flow: Flow | None
 
 
+def clocked(settings: Settings, dataset: Dataset, limit: int | None) -> tuple[Dataset, Dataset]:
+    """The log as the ratio sees it, with a clock where there is a limit, and the log that rows are drawn from.
+
+    That has a clock only for the network, which reads it from the rows; what is expected of them after the limit does
+    not change.
+    """
+    if limit is None or not settings.clock:
+        return dataset, dataset
+    timed = with_clock(dataset, limit, ends=False)
+    return timed, timed if isinstance(settings, RatioNetwork) else up_to(dataset, limit)
+
+
 def prepare(settings: Settings, dataset: Dataset, chain: Chain, key: Key[Array, ""]) -> Ground:
     """Everything that does not depend on the policy; observations must be scaled."""
-    states = np.asarray(dataset.observations)
-    if dataset.observation_names[-1] == ABSORBED:  # not a real state, and far from those that are
+    observed, times, limit = dataset.observations, None, None
+    if isinstance(settings, ClosedForm) and has_clock(dataset):
+        observed, times, limit = observed[:, :-1], dataset.time, dataset.horizon.steps
+    states = np.asarray(observed)
+    if ABSORBED in dataset.observation_names:  # not a real state, and far from those that are
         states = states[dataset.live]
     bandwidth = settings.bandwidth or median_distance(states)
     if isinstance(settings, RatioNetwork):
         return Ground(jnp.asarray(bandwidth, jnp.float32), None, None)
-    states = np.asarray(dataset.observations, np.float64)
-    basis = ratio_closed_form.make_basis(settings, states, bandwidth, key, chain.visits)
+    states = np.asarray(observed, np.float64)
+    basis = ratio_closed_form.make_basis(settings, states, bandwidth, key, chain.visits, times, limit)
     flow = ratio_closed_form.make_flow(basis, dataset, chain)
     return Ground(jnp.asarray(bandwidth, jnp.float32), basis, flow)
 
@@ -104,9 +123,11 @@ def of_rows(ground: Ground, state: State, rows: Rows) -> Float[Array, "*batch"]:
     return jnp.maximum(ground.flow.phi[rows.index] @ state.beta, 0.0)
 
 
-def of_states(ground: Ground, state: State, states: Float[Array, "n features"]) -> Float[Array, " n"]:
-    """w at any states."""
+def of_states(
+    ground: Ground, state: State, states: Float[Array, "n features"], times: Int[np.ndarray, " n"] | None = None
+) -> Float[Array, " n"]:
+    """w at any states; with a clock, the closed form's has `times` and states without it."""
     if isinstance(state, Learned):
         return ratio_network.state_ratio(state.network, states)
     assert ground.basis is not None
-    return jnp.maximum(ground.basis(states) @ state.beta, 0.0)
+    return jnp.maximum(ground.basis(states, times) @ state.beta, 0.0)

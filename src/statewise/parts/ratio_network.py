@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, Key
 from statewise.data.device import DeviceLog, Rows
 from statewise.ops.kernels import rbf
 from statewise.ops.keys import key_for
-from statewise.ops.networks import Network, initial_network
+from statewise.ops.networks import Network, initial_network, seen_by
 from statewise.parts.chain import Kind
 from statewise.parts.learned import Learned, descend, start
 
@@ -43,6 +43,7 @@ class RatioNetwork:
     warm_steps: int = 500
     bandwidth: float | None = None  # None: the median distance between logged states
     clip: float | None = None
+    clock: bool = True  # it is w(s, t) where a limit cuts episodes off
 
 
 class Pairs(eqx.Module):
@@ -67,7 +68,7 @@ def initial(settings: RatioNetwork, features: int, key: Key[Array, ""]) -> Learn
 
 def state_ratio(network: Network, states: Float[Array, "*batch features"]) -> Float[Array, "*batch"]:
     """w(s) = softplus(network(s)) > 0."""
-    return jax.nn.softplus(network(states)[..., 0])
+    return jax.nn.softplus(network(seen_by(network, states))[..., 0])
 
 
 def fit(

@@ -1,4 +1,4 @@
-"""What estimated propensities add to the uncertainty of an estimate."""
+"""What is not known of an estimate beside the noise of its episodes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def widening(standard_error: float, values: Sequence[float]) -> float:
-    """√(s² + b²)/s: how much an error s grows when it is not known which propensities are right.
+def widening(standard_error: float, deviations: Sequence[float] = (), allowance: float = 0.0) -> float:
+    """√(s² + b² + a²)/s: how much an error s grows by what redrawn episodes do not show.
 
-    `values` are the same estimate on each of `Dataset.refits`, b² their variance; 1 where there are none. That is the
-    safe side: in truth the two errors often cancel in part.
+    `deviations` are of the same estimate on each of `Dataset.refits`, b² their mean square: it is not known which
+    propensities are right, nor whether refitting always moves them the same way. That is the safe side: in truth errors
+    often cancel in part. `allowance` is a, an estimator's own.
     """
-    if len(values) < 2 or not standard_error > 0:
+    if not 0 < standard_error < np.inf:
         return 1.0
-    return float(np.hypot(standard_error, np.std(values, ddof=1)) / standard_error)
+    count = len(deviations)
+    between = float(np.sqrt(np.sum(np.square(deviations)) / (count - 1))) if count > 1 else 0.0
+    return float(np.sqrt(standard_error**2 + between**2 + allowance**2) / standard_error)

@@ -1,10 +1,10 @@
 """What a report says, as plain values; `RUN/decision.json` holds the same, except for what is in the run folder anyway.
 
 decision.json is one object. Required: `answer` (deploy, do not deploy, collect more data) and `because` (one sentence).
-Optional, each described below with its class: `title`, `value_name`, `level`, `worths`, `measures`,
-`overlap`, `weight_shares`, `calibration`, `checkpoints`, `chosen`, `action_map`, `agreement`, `carriers`, `notes`,
-`settings`. `compare.action_map` and `compare.agreement` make these two; `to_json(ReportContent(…))` is the file's text.
-Learning curves, seeds, versions and the data's fingerprint come from the run folder.
+Optional, each described below with its class: `title`, `hidden_reason`, `value_name`, `counted`, `level`, `worths`,
+`measures`, `overlap`, `weight_shares`, `calibration`, `checkpoints`, `chosen`, `action_map`, `agreement`, `carriers`,
+`notes`, `settings`. `compare.action_map` and `compare.agreement` make these two; `to_json(ReportContent(…))` is the
+file's text. Learning curves, seeds, versions and the data's fingerprint come from the run folder.
 """
 
 from __future__ import annotations
@@ -147,7 +147,9 @@ class ReportContent:
     answer: Answer
     because: str
     title: str = "Should the new policy be used?"
+    hidden_reason: float | None = None  # Γ, how strong one that is not in the log must be to turn *deploy* over
     value_name: str = "return of an episode"
+    counted: str = ""  # how far the value counts, in one sentence
     level: float = 0.95  # of every interval
     worths: tuple[Worth, ...] = ()
     measures: tuple[Measurement, ...] = ()  # what the answer rests on, the decisive one first

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from statewise.data.dataset import Dataset
+from statewise.data.horizon import sentence
 from statewise.ope.estimate import Estimate
 from statewise.ope.gate import Decision
 from statewise.ope.select import Selection
@@ -55,10 +56,12 @@ def from_decision(
     return ReportContent(
         answer=decision.answer,
         because=_sentence(decision.reason),
+        hidden_reason=decision.hidden_reason,
         value_name=_value_name(decision.estimate),
+        counted=sentence(judging, decision.estimate.discount),
         level=decision.level,
         worths=_worths(decision, candidates),
-        measures=decision.estimate.measures,
+        measures=decision.measures,
         overlap=_overlap(judging, policy),
         weight_shares=_shares(decision.estimate),
         calibration=_calibration(judging),
@@ -81,9 +84,9 @@ def _worths(decision: Decision, candidates: tuple[Candidate, ...]) -> tuple[Wort
             rows.insert(1, _worth(f"the new policy ({name})", "chosen", decision.estimate))
         else:
             rows.append(_worth(name, "other", one.estimate))
-    if decision.estimate.identified:
+    if decision.verdict != "not identified":
         gain = decision.difference, decision.low, decision.high
-        rows.append(Worth("gain", "gain", decision.estimate.verdict, decision.estimate.estimator, *gain))
+        rows.append(Worth("gain", "gain", decision.verdict, decision.estimate.estimator, *gain))
     return tuple(rows)
 
 

@@ -8,6 +8,7 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 
 from statewise.learning.runs import flattened
+from statewise.ope.sensitivity import sentence
 from statewise.report.content import ReportContent
 from statewise.report.formatting import interval, number, one_decimal, percent, value
 from statewise.report.panels import all_panels, legend
@@ -46,6 +47,7 @@ def render(content: ReportContent) -> str:
         kind=kind,
         sign=sign,
         headline=headline,
+        hidden_reason="" if content.hidden_reason is None else sentence(content.hidden_reason),
         outcomes=OUTCOMES,
         roles=ROLES,
         tiles=[worth for worth in map(content.worth, ("current", "chosen", "gain")) if worth is not None],

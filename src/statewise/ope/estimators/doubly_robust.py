@@ -13,25 +13,34 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from statewise.ope.estimators.per_decision import per_decision, weighted_per_decision
-from statewise.ope.linear_critic import action_values, widened
+from statewise.ope.estimators.per_decision import (
+    carried_by_decisions,
+    carried_by_weighted_decisions,
+    per_decision,
+    weighted_per_decision,
+)
+from statewise.ope.linear_critic import cross_fitted, moved_by
 from statewise.ope.prepared import Case
 from statewise.ope.quotient import Quotient
 
 
 def doubly_robust(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
     """Jiang and Li (2016)."""
-    return _corrected(case, rewards, per_decision)
+    return _corrected(case, rewards, per_decision, carried_by_decisions(case))
 
 
 def weighted_doubly_robust(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
     """Thomas and Brunskill (2016)."""
-    return _corrected(case, rewards, weighted_per_decision)
+    return _corrected(case, rewards, weighted_per_decision, carried_by_weighted_decisions(case))
 
 
-def _corrected(case: Case, rewards: Float[np.ndarray, " steps"], correct: Callable[..., Quotient]) -> Quotient:
-    log, found = case.prepared, []
-    for chosen, values in action_values(case, rewards):
-        correction = correct(case, rewards + log.onward * np.append(values[1:], 0.0) - chosen)
-        found.append(replace(correction, numerator=values[log.dataset.starts[:-1]] + correction.numerator))
-    return widened(case, *found)
+def _corrected(
+    case: Case,
+    rewards: Float[np.ndarray, " steps"],
+    correct: Callable[..., Quotient],
+    carried: Float[np.ndarray, " steps"],
+) -> Quotient:
+    log, critic = case.prepared, cross_fitted(case, rewards)
+    left = correct(case, rewards + log.onward * np.append(critic.values[1:], 0.0) - critic.chosen)
+    moved = moved_by(case, rewards, critic, carried)
+    return replace(left, numerator=critic.values[log.dataset.starts[:-1]] + left.numerator + moved)

@@ -2,9 +2,8 @@
 
     V = mean V̂(s₀) + Σᵢ γᵗ wᵢ ρᵢ (rᵢ + γcV̂(s'ᵢ) − Q̂(sᵢ,aᵢ)) / Σᵢ γᵗ wᵢ ρᵢ (1 − γcᵢ)
 
-Errors in w and Q̂ enter as their product. Both are regularised, so that it is not nothing: what an episode does to w is
-counted, as in the state ratio's own estimate.
-Tang, Feng, Li, Zhou, Liu (2020); Kallus and Uehara (2020).
+Errors in w and Q̂ enter as their product. Both are regularised, so that it is not nothing: what an episode does to w and
+to Q̂ is counted.
 """
 
 from __future__ import annotations
@@ -14,15 +13,36 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from statewise.ope.estimators.state_ratio import missed, within_horizon
-from statewise.ope.linear_critic import action_values, widened
+from statewise.ope.centred import centred
+from statewise.ope.estimators.behaviour_return import behaviour_return
+from statewise.ope.estimators.state_ratio import carried_by_ratio, missed, within_horizon
+from statewise.ope.linear_critic import cross_fitted, moved_by
 from statewise.ope.prepared import Case
-from statewise.ope.quotient import Quotient, mean_of
+from statewise.ope.quotient import Quotient, mean_of, standard_error
+
+# Of what the critic has put right, so much may still be wrong. On HIV, where health changes slowly and the ratio hardly
+# follows, the critic moves estimates by 15 to 60 %, and a third to a half as much remains missing.
+LEFT = 0.5
+# A ratio is cut off at 0 where the policy goes to states that the log hardly has, and what they are worth is missing.
+# On CartPole, from logs of 22 steps to policies of 43, 72 and 113, .1, .6 and 1.1 % of the ratio were negative, and
+# estimates too low by six times the root of that, of what the policy was put above the behaviour.
+CUT = 3.0
 
 
+@centred
 def doubly_robust_state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
-    found = widened(case, *(corrected(case, rewards, *critic) for critic in action_values(case, rewards)))
-    return replace(found, leaning=missed(case, rewards, found))
+    """Tang, Feng, Li, Zhou, Liu (2020); Kallus and Uehara (2020)."""
+    critic = cross_fitted(case, rewards)
+    estimate = corrected(case, rewards, critic.chosen, critic.values)
+    moved = moved_by(case, rewards, critic, carried_by_ratio(case))
+    estimate = replace(estimate, numerator=estimate.numerator + moved)
+    leaning = missed(case, rewards, estimate)
+    error = standard_error(estimate.influence(), case.prepared.dataset.groups)
+    if not np.isfinite(error):
+        return replace(estimate, leaning=leaning)
+    moved = abs(estimate.value - behaviour_return(case, rewards).value)
+    beyond = CUT * np.sqrt((estimate.negative or 0.0) * estimate.more_features) * moved
+    return replace(estimate, leaning=leaning, allowance=float(np.hypot(LEFT * leaning * error, beyond)))
 
 
 def corrected(

@@ -20,4 +20,11 @@ def weighted_importance_sampling(case: Case, rewards: Float[np.ndarray, " steps"
     log = case.prepared
     weight = case.cumulative[log.dataset.starts[1:] - 1]
     returns = log.by_episode(log.growth * rewards)
-    return Quotient(weight * returns, weight, weight=weight, base=np.ones(len(weight)), mass=float(weight.mean()))
+    return Quotient(
+        weight * returns,
+        weight,
+        weight=weight,
+        base=np.ones(len(weight)),
+        mass=float(weight.mean()),
+        heaviest=case.heaviest_product(int(log.dataset.lengths.max())),
+    )

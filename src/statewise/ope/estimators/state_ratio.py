@@ -31,23 +31,32 @@ def state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
 
 
 def missed(case: Case, rewards: Float[np.ndarray, " steps"], found: Quotient) -> float:
-    """|V̂(s₀) + Σᵢ γᵗ wᵢ ρᵢ (γc V̂(s'ᵢ) − V̂(sᵢ))| in standard errors: what w leaves of its equations, tested by V̂.
+    """|V̂(s₀) + Σᵢ γᵗ wᵢ ρᵢ (γc V̂(s'ᵢ) − V̂(sᵢ))|, what w leaves of its equations, tested by V̂, in standard errors.
 
-    With many episodes a standard error is so little that nobody minds several: it counts as `TRIFLE` of the value at
-    least.
+    Beyond its own noise: √(x² − s²). With many episodes a standard error is so little that nobody minds several: it
+    counts as `TRIFLE` of the value at least.
     """
     log = case.prepared
     values, following = state_values(case, rewards)
-    carried = log.growth * case.horizon_solved.ratio * case.ratio
-    left = carried @ (log.onward * following - values) / (carried @ (1 - log.onward))
-    missing = values[log.dataset.starts[:-1]].mean() + left
+    carried = carried_by_ratio(case)
+    count = log.dataset.episodes
+    each = values[log.dataset.starts[:-1]] + count * log.by_episode(carried * (log.onward * following - values))
+    noise = standard_error(each - each.mean(), log.dataset.groups)
+    missing = np.sqrt(max(float(each.mean()) ** 2 - noise**2, 0.0)) if np.isfinite(noise) else 0.0
     error = max(standard_error(found.influence(), log.dataset.groups), TRIFLE * abs(found.value))
-    return float(abs(missing) / error) if error > 0 else 0.0
+    return float(missing / error) if error > 0 else 0.0
 
 
 def within_horizon(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
     """The same, never looking past the log's horizon: for corrections to a critic that does not either."""
     return _reweighted(case, rewards, case.prepared.horizon_equations, case.horizon_solved)
+
+
+def carried_by_ratio(case: Case) -> Float[np.ndarray, " steps"]:
+    """What `within_horizon` multiplies each row's reward by."""
+    equations, solved = case.prepared.horizon_equations, case.horizon_solved
+    carried = equations.in_log_order(equations.weight) * solved.ratio * case.ratio
+    return carried / (carried @ (1 - case.prepared.onward))
 
 
 def _reweighted(case: Case, rewards: Float[np.ndarray, " steps"], equations: Equations, solved: Solved) -> Quotient:
@@ -70,8 +79,10 @@ def _reweighted(case: Case, rewards: Float[np.ndarray, " steps"], equations: Equ
         weight=log.by_episode(carried),
         base=log.by_episode(weight),
         mass=float(carried.sum() / (weight @ solved.ratio)),
+        heaviest=float(solved.ratio.max() * case.greatest_ratio),
         imbalance=solved.excess,
         negative=solved.negative,
+        rank=len(solved.beta),
     )
 
 

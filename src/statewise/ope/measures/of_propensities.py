@@ -1,0 +1,111 @@
+"""Measures of the propensities: whether what was done agrees with what they say."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+
+from statewise.ope.measures import Evidence, Measure
+from statewise.ope.prepared import Case
+from statewise.propensities.logged import LoggedCalibration, logged_calibration
+from statewise.propensities.similar import similar_states
+
+CHANCE = 1e-3  # how often a right log is suspected
+FEWEST = 30  # rows of a group of states whose mean is looked at
+
+
+def _calibration_of_log(evidence: Evidence) -> LoggedCalibration | None:
+    log = evidence.log
+    return log.remembered("logged calibration", lambda: logged_calibration(log.dataset))
+
+
+def _logged(evidence: Evidence) -> float | None:
+    calibration = _calibration_of_log(evidence)
+    return None if calibration is None else calibration.error / calibration.tolerance
+
+
+def _logged_sentence(evidence: Evidence) -> str:
+    calibration = _calibration_of_log(evidence)
+    if calibration is None:
+        return ""
+    agrees = "the logged probabilities agree with the actions taken"
+    return (
+        agrees
+        if calibration.good
+        else f"the logged probabilities are not those of the actions taken: {calibration.problem}"
+    )
+
+
+def _mean_ratio(evidence: Evidence) -> float | None:
+    return evidence.case.remembered("mean ratio", lambda: _furthest_mean(evidence.case))
+
+
+def _furthest_mean(case: Case) -> float | None:
+    """The greatest |Σ (ρ − 1)| of a group of similar states, in standard errors, over what chance would show.
+
+    Given the state, ρ has mean 1 if the propensities are right and all that the policy does was tried; a row's ρ − 1
+    is then no more likely up than down whatever came before, so that squares add up even within an episode.
+    """
+    log = case.prepared
+    group = log.remembered("similar states", lambda: similar_states(log.dataset.observations).of_row)
+    centred = np.where(log.growth > 0, case.ratio - 1, 0.0)
+    seen = np.bincount(group, centred**2)
+    if log.dataset.distributions is not None:
+        possible = log.dataset.distributions > 0
+        square = np.divide(
+            case.probabilities**2, log.dataset.distributions, out=np.zeros_like(case.probabilities), where=possible
+        )
+        seen = np.maximum(seen, np.bincount(group, np.where(log.growth > 0, square.sum(axis=1) - 1, 0.0)))
+    counted = np.bincount(group, log.growth > 0) >= FEWEST
+    # one group's variance must not come from a single heavy row
+    heaviest = np.zeros(len(seen))
+    np.maximum.at(heaviest, group, centred**2)
+    counted &= (seen > 0) & (heaviest < 0.1 * seen)
+    if not counted.any():
+        return None
+    deviation = np.abs(np.bincount(group, centred)[counted]) / np.sqrt(seen[counted])
+    return float(deviation.max() / NormalDist().inv_cdf(1 - CHANCE / (2 * counted.sum())))
+
+
+def _calibration(evidence: Evidence) -> float:
+    """How far estimated propensities are off, in units of what chance alone would show."""
+    calibration = evidence.case.prepared.dataset.estimated.calibration  # pyright: ignore[reportOptionalMemberAccess]
+    return calibration.error / calibration.tolerance
+
+
+ESTIMATED = Measure(
+    title="Estimated propensities that agree with what was done",
+    meaning="Where propensities were estimated: how far they are from how often each action was taken, in units of "
+    "what chance alone would show.",
+    bounds=(1.0, None),
+    unit="times chance",
+    applies=lambda evidence: evidence.case.prepared.dataset.estimated is not None,
+    value=_calibration,
+    sentence=lambda evidence: evidence.case.prepared.dataset.estimated.summary,  # pyright: ignore
+)
+LOGGED = Measure(
+    title="Logged propensities that agree with what was done",
+    meaning="How far the logged probabilities are from how often each action was taken in similar situations, in units "
+    "of what chance alone would show.",
+    bounds=(1.0, 1.5),
+    unit="times chance",
+    applies=lambda evidence: evidence.log.dataset.estimated is None and evidence.estimate.reweighted,
+    value=_logged,
+    remedy="What would help are the probabilities with which actions were really taken, logged or estimated",
+    sentence=_logged_sentence,
+    missing="there are too few decisions to compare the logged probabilities with what was done",
+)
+MEAN_RATIO = Measure(
+    title="Ratios with mean 1",
+    meaning="In every kind of situation, the policy's probability over the behaviour's has mean 1 over the actions "
+    "taken. Where it has not, propensities are wrong, or the policy does what was never tried.",
+    bounds=(1.0, None),
+    unit="times chance",
+    applies=lambda evidence: evidence.estimate.reweighted,
+    value=_mean_ratio,
+    sentence=lambda evidence: (
+        f"in similar situations the mean of π/μ differs from 1 by {_mean_ratio(evidence):.2g} times what chance shows"
+    ),
+    missing="in every kind of situation a few rows outweigh the others",
+)
