@@ -322,6 +322,16 @@ def test_chance_of_the_taken_action_is_the_softmaxes(masked):
 # The warm start
 
 
+def test_rows_that_fill_up_episodes_are_not_cloned(case):
+    """The mean of −log π(a|s) is over live rows alone."""
+    rows, policy, *_ = case
+    live = np.arange(len(rows.action)) % 3 > 0
+    rows = replace(rows, live=jnp.asarray(live, rows.live.dtype))
+    chances = np.asarray(jnp.exp(log_policy(policy, rows.state)))
+    expected = -np.mean([math.log(chances[i, a]) for i, a in enumerate(np.asarray(rows.action)) if live[i]])
+    assert float(actor.surprise(policy, rows)) == pytest.approx(expected, rel=1e-5)
+
+
 def test_clone_takes_the_logged_actions_as_often_as_the_behaviour():
     mdp = TabularMDP.random(STATES, ACTIONS, seed=8)
     behaviour = np.random.default_rng(9).dirichlet(np.ones(ACTIONS), size=STATES)
