@@ -10,6 +10,7 @@ import numpy as np
 from statewise.data.checks import check
 from statewise.data.dataset import Dataset
 from statewise.data.findings import Findings, LogWarning
+from statewise.data.horizon import percent
 from statewise.data.rawlog import RawLog
 from statewise.data.threads import each
 
@@ -118,17 +119,13 @@ def _warn_of_fixed_choices(dataset: Dataset, column: str, findings: Findings) ->
     advice = "Vary the decisions now and then, and log with which probability, if other actions are to be judged"
     if certain >= MANY:
         problem = (
-            f"in {_percent(certain)} of the rows the taken action had probability 1: nothing else was tried there, "
+            f"in {percent(certain)} of the rows the taken action had probability 1: nothing else was tried there, "
             "so the log cannot say what else would have earned"
         )
         findings.warn(column, problem, advice)
     if nearly >= MANY:
         problem = (
-            f"in {_percent(nearly)} of the rows the taken action had a probability of {NEARLY} or more: little else "
+            f"in {percent(nearly)} of the rows the taken action had a probability of {NEARLY} or more: little else "
             "was tried there, so the log can hardly say what else would have earned"
         )
         findings.warn(column, problem, advice)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"

@@ -127,9 +127,9 @@ def sentence(dataset: Dataset, discount: float) -> str:
     far += "" if asked == steps else ", the last that enough records reach"
     counts = (
         f"rows are weighted by the chance of still being recorded, and the value counts {far}; "
-        f"{_percent(beyond(dataset, discount))} {future}."
+        f"{percent(beyond(dataset, discount))} {future}."
     )
-    cut = _percent(len(lengths) / dataset.episodes)
+    cut = percent(len(lengths) / dataset.episodes)
     if cut_off == "censored":
         return f"The record of {cut} of the episodes stops before they end: {counts}"
     return f"Episodes go on beyond their records ({cut} were cut off): {counts}"
@@ -153,5 +153,5 @@ def _last_rows(dataset: Dataset, of_episode: Bool[np.ndarray, " episodes"]) -> B
     return rows
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"

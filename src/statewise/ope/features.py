@@ -22,7 +22,7 @@ from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
 from statewise.data.device import after_last
 from statewise.data.horizon import beyond
-from statewise.ops.clock import hats, knots
+from statewise.ops.clock import hats, joint_moment, knots
 from statewise.ops.kernels import FourierFeatures, fourier_features, median_distance
 from statewise.ops.keys import key_for
 from statewise.parts import ratio_closed_form
@@ -177,12 +177,7 @@ def _products(phi: np.ndarray, hat: np.ndarray) -> Float[np.ndarray, "n products
 
 def _whitening(phi: np.ndarray, hat: np.ndarray, weight: np.ndarray) -> Float[np.ndarray, "products rank"]:
     """C^(−1/2) of C = E_μ[(φ ⊗ h)(φ ⊗ h)ᵀ], without directions that never occur."""
-    size, share = phi.shape[1] * hat.shape[1], weight / weight.sum()
-    moment = np.zeros((size, size))
-    for first in range(0, len(phi), BLOCK):
-        part = slice(first, first + BLOCK)
-        block = _products(phi[part], hat[part])
-        moment += (block * (len(phi) * share[part]).astype(np.float32)[:, None]).T @ block
-    variance, directions = np.linalg.eigh(moment / len(phi))
+    size = phi.shape[1] * hat.shape[1]
+    variance, directions = np.linalg.eigh(joint_moment(phi, hat, weight / weight.sum()).reshape(size, size))
     kept = variance > SMALLEST * variance[-1]
     return directions[:, kept] / np.sqrt(variance[kept])

@@ -137,6 +137,12 @@ class Prepared(Remembers):
             out[rows] += self.discount * out[rows + 1]
         return out
 
+    def targets(
+        self, rewards: Float[np.ndarray, " steps"], values: Float[np.ndarray, " steps"]
+    ) -> Float[np.ndarray, " steps"]:
+        """r + γcV(s'), from V of each row's own state: the next state is that of the next row."""
+        return rewards + self.onward * np.append(values[1:], 0.0)
+
     def by_episode(self, values: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " episodes"]:
         return np.add.reduceat(values, self.dataset.starts[:-1])
 

@@ -30,7 +30,7 @@ def turning_point(case: Case, margin: float) -> float:
     log = case.prepared
     rewards, carried = log.dataset.rewards, carried_by_ratio(case)
     critic = cross_fitted(case, rewards)
-    residuals = rewards + log.onward * np.append(critic.values[1:], 0.0) - critic.chosen
+    residuals = log.targets(rewards, critic.values) - critic.chosen
     residuals = residuals - np.average(residuals, weights=carried)
     exposed = np.bincount(log.dataset.time, carried * (1 - propensities_of(log.dataset))).max()
 

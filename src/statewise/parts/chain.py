@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
-from statewise.data.horizon import recorded_weight
+from statewise.data.horizon import nothing_follows, recorded_weight
 
 Kind = Literal["renewal", "continuing", "discounted"]
 
@@ -56,5 +56,5 @@ def chain_of(dataset: Dataset, discount: float, stationary: bool = True) -> Chai
     else:
         usable = recorded_weight(dataset)
         onward[last] = 0.0
-        onward[dataset.time >= dataset.horizon.steps - 1] = 0.0  # pyright: ignore[reportOptionalOperand]
+        onward[nothing_follows(dataset)] = 0.0
     return Chain(kind, onward, discount**dataset.time * usable, timed=has_clock(dataset))

@@ -41,6 +41,6 @@ def _corrected(
     carried: Float[np.ndarray, " steps"],
 ) -> Quotient:
     log, critic = case.prepared, cross_fitted(case, rewards)
-    left = correct(case, rewards + log.onward * np.append(critic.values[1:], 0.0) - critic.chosen)
+    left = correct(case, log.targets(rewards, critic.values) - critic.chosen)
     moved = moved_by(case, rewards, critic, carried)
     return replace(left, numerator=critic.values[log.dataset.starts[:-1]] + left.numerator + moved)

@@ -53,5 +53,5 @@ def corrected(
 ) -> Quotient:
     """From Q̂ of the logged actions and V̂, on every row; as a mean over episodes."""
     log = case.prepared
-    left = within_horizon(case, rewards + log.onward * np.append(values[1:], 0.0) - chosen)
+    left = within_horizon(case, log.targets(rewards, values) - chosen)
     return mean_of(values[log.dataset.starts[:-1]] + left.value + left.influence(), left)

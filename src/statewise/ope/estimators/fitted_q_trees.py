@@ -71,7 +71,7 @@ def _repeat(
         sums = np.bincount(taken.ravel(), np.repeat(log.growth * targets, trees), minlength=size * trees)
         everything = (sums / below)[leaves].mean(axis=2)
         values = (everything * case.probabilities).sum(axis=1)
-        renewed = rewards + log.onward * np.append(values[1:], 0.0)
+        renewed = log.targets(rewards, values)
         change = np.abs(renewed - targets).max()
         targets = renewed
         if change <= settings.tolerance * max(float(targets.std()), 1e-12):
