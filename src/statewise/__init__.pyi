@@ -8,6 +8,7 @@ from statewise.algorithms.fitted_q import FittedQ as FittedQ
 from statewise.algorithms.offpac import OffPAC as OffPAC
 from statewise.algorithms.opposd import OPPOSD as OPPOSD
 from statewise.algorithms.sac import SAC as SAC
+from statewise.data.concat import concat as concat
 from statewise.data.dataset import Dataset as Dataset
 from statewise.data.episodes import from_arrays as from_arrays
 from statewise.data.episodes import to_arrays as to_arrays
@@ -26,6 +27,9 @@ from statewise.improvement import improve as improve
 from statewise.learning.fit import Result as Result
 from statewise.learning.fit import fit as fit
 from statewise.learning.presets import preset as preset
+from statewise.learning.today import model_of_today as model_of_today
+from statewise.ope.certify import Certificate as Certificate
+from statewise.ope.certify import certify as certify
 from statewise.ope.estimate import Estimate as Estimate
 from statewise.ope.estimators import ESTIMATORS as ESTIMATORS
 from statewise.ope.evaluate import evaluate as evaluate
@@ -36,6 +40,7 @@ from statewise.ope.gate import gate as gate
 from statewise.ope.measures import MEASURES as MEASURES
 from statewise.ope.measures import Measure as Measure
 from statewise.ope.measures import Measurement as Measurement
+from statewise.ope.next_log import NextLog as NextLog
 from statewise.ope.select import Selection as Selection
 from statewise.ope.select import select as select
 from statewise.ope.support import Support as Support
@@ -51,7 +56,9 @@ from statewise.parts.temperature import Temperature as Temperature
 from statewise.policies.external import as_target as as_target
 from statewise.policies.files import load_policy as load_policy
 from statewise.policies.network import Policy as Policy
+from statewise.policies.path import PathPolicy as PathPolicy
 from statewise.policies.trees import TreePolicy as TreePolicy
+from statewise.propensities.balanced import balanced as balanced
 from statewise.propensities.estimate import estimate_propensities as estimate_propensities
 from statewise.propensities.estimated import Estimated as Estimated
 

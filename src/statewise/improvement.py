@@ -1,11 +1,13 @@
-"""`improve`: one log in, one decision out: learn, choose, evaluate, and write it down.
+"""`improve`: a log in, a decision out: learn, walk towards what was learned, and write down what may be deployed.
 
-The log is split into three parts by whole unit (or episode): policies are learned on the first, one of them is chosen
-on the second, and evaluated on the third, which no choice has seen.
+The log is split in two by whole unit (or episode). Policies are learned on the first half, which also says which of
+them promises most and in which order steps towards it are to be tested. The second half, which no choice has seen,
+tests those steps against what is done today (`ope.certify`).
 
 run/                    the run of the first algorithm: manifest, metrics, checkpoints (see `learning.runs`)
   beside/<algorithm>/   the runs it is compared with
-  policy.safetensors    the chosen policy, with its value on its card
+  policy.safetensors    the policy that may be deployed, if a step was certified
+  goal.safetensors      the policy that was learned: what the log vouches for in part
   decision.json         everything that the report says
   report.html           the report
 
@@ -16,29 +18,29 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any, get_args
 
 from statewise.algorithms import Settings, name_of
+from statewise.data.concat import concat
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
 from statewise.learning.fit import Progress, fit, settled
 from statewise.learning.runs import RunFolder
 from statewise.learning.trackers.parquet import write_metrics
-from statewise.ope.gate import Decision, gate
-from statewise.ope.quotient import standard_error
-from statewise.ope.select import Selection, choose
+from statewise.ope.certify import Certificate, certify
+from statewise.ope.next_log import NextLog
+from statewise.policies.simple import constants
 from statewise.propensities.crossfit import Model
 from statewise.propensities.estimate import estimate_propensities
 from statewise.report.content import ReportContent
-from statewise.report.decision import Candidate, from_decision
+from statewise.report.decision import from_certificate
 from statewise.report.folder import REPORT, curves_of, write_report
 
-PARTS = (0.6, 0.2)  # to learn from, to choose by; the rest evaluates
-FEWEST = 15  # episodes or units: leaves three to evaluate on, the fewest that allow an estimate
+LEARNING_PART = 0.5  # of the episodes (of the newest log, where there are several); the others judge
+FEWEST = 15  # episodes or units: fewer leave too few to judge by
 LEARNING = 0.8  # the share of a time budget for learning
 FIRST = 2 / 3  # of that, the share of the first algorithm
 
@@ -48,8 +50,8 @@ class Plan:
     """How to go from a log to a decision; what is None follows from the log."""
 
     discount: float | None = None
-    beside: tuple[Any, ...] = ("offpac", "behaviour-cloning")  # algorithms to compare with, as settings or names
-    seeds: int = 2
+    beside: tuple[Any, ...] = ("offpac", "cql")  # other algorithms to learn with, as settings or names
+    seeds: int = 1
     updates: int | None = None  # None: as in the settings
     time_budget: float | None = None  # seconds; learning stops at the first checkpoint after its share
     level: float = 0.95
@@ -63,7 +65,7 @@ class Plan:
             ("updates", "1 or more", self.updates is None or self.updates >= 1),
             ("time_budget", "seconds, above 0", self.time_budget is None or 0 < self.time_budget < math.inf),
             ("propensities", f"one of {', '.join(models)}", self.propensities in models),
-            ("level", "a number between 0 and 1", 0 < self.level < 1),
+            ("level", "a number between 0.5 and 1", 0.5 < self.level < 1),
             ("seed", "0 or more", self.seed >= 0),
             ("discount", "a number above 0 and at most 1", self.discount is None or 0 < self.discount <= 1),
         ):
@@ -83,29 +85,51 @@ class Stage:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Improvement:
-    """The decision, the policy that it is about, and where everything was written."""
+    """What may be deployed, what the goal is, what to log next, and where everything was written."""
 
-    decision: Decision
-    selection: Selection
-    algorithm: str
+    certificate: Certificate
     content: ReportContent
     folder: Path
     stopped: tuple[str, ...] = ()  # algorithms whose learning was cut short by the time budget
 
     @property
-    def policy(self) -> Any:
-        return self.selection.policy
+    def answer(self) -> str:
+        return self.certificate.answer
 
     @property
-    def policy_file(self) -> Path:
-        return RunFolder(self.folder).chosen
+    def policy(self) -> Any:
+        """What may be deployed; None where no step was certified."""
+        return self.certificate.policy
+
+    @property
+    def goal(self) -> Any:
+        """What was learned."""
+        return self.certificate.goal_policy
+
+    @property
+    def algorithm(self) -> str:
+        """What learned the goal, or the rule that it is."""
+        return self.certificate.candidate
+
+    @property
+    def next(self) -> NextLog:
+        return self.certificate.next
+
+    @property
+    def policy_file(self) -> Path | None:
+        return None if self.policy is None else RunFolder(self.folder).chosen
+
+    @property
+    def goal_file(self) -> Path:
+        return RunFolder(self.folder).goal
 
     @property
     def report(self) -> Path:
         return self.folder / REPORT
 
     def __str__(self) -> str:
-        return f"{self.decision}\n  report: {self.report}\n  policy: {self.policy_file}"
+        deploy = "" if self.policy_file is None else f"\n  deploy: {self.policy_file}"
+        return f"{self.certificate}{deploy}\n  goal: {self.goal_file}\n  next: {self.next.sentence}\n  {self.report}"
 
     __repr__ = __str__
 
@@ -118,50 +142,60 @@ OnStage = Callable[[Stage], None]
 
 
 def improve(
-    log: Dataset,
+    log: Dataset | Sequence[Dataset],
     config: Settings | str | None = None,
     *,
     out: str | Path,
+    today: Any = None,
     plan: Plan | None = None,
     progress: OnStage = lambda stage: None,
 ) -> Improvement:
-    """Learns from a log, chooses a policy, evaluates it, and writes policy and report to the folder `out`.
+    """Learns from a log, certifies a step towards what was learned, and writes policies and report to the folder `out`.
 
-    `config` holds the settings of an algorithm, or is its name (default: OPPOSD). If interrupted, make the same call
-    again to resume, with the same log, settings and plan.
+    `log` may be several, oldest first: all are learned from, and the newest is what is done today. `config` holds the
+    settings of an algorithm, or is its name (default: OPPOSD). `today` is the policy that wrote the newest log, where
+    it is known; otherwise it is modelled from the logged probabilities. If interrupted, make the same call again to
+    resume, with the same logs, settings and plan.
 
     >>> answer = improve(sw.load("log.csv"), out="runs/first")  # doctest: +SKIP
-    >>> answer.decision.answer, answer.report  # doctest: +SKIP
+    >>> answer.answer, answer.certificate.low, answer.next.sentence  # doctest: +SKIP
     """
     plan = Plan() if plan is None else plan
-    configs = _configs(log, config, plan)
-    first, discount = next(iter(configs)), next(iter(configs.values())).discount
-    parts = _parts(log, plan)
+    logs = (log,) if isinstance(log, Dataset) else tuple(log)
+    concat(logs)  # refuses logs that do not fit together
+    newest = logs[-1]
+    configs = _configs(newest, config, plan)
+    discount = next(iter(configs.values())).discount
+    learning, judging = _parts(newest, plan)
     RunFolder.create(out)  # fails before anything is learned if the folder cannot be written
     deadline = None if plan.time_budget is None else time.monotonic() + LEARNING * plan.time_budget
-    learning, choosing, judging = (_with_propensities(part, plan, progress) for part in parts)
-    runs, stopped = _learn(learning, configs, plan, Path(out), deadline, progress)
-    chosen = {name: _choose(name, run, choosing, discount, plan, progress) for name, run in runs.items()}
-    best = _best(chosen, first, choosing, plan)
-    decisions = {}
-    share = judging.episodes / log.episodes
-    for done, (name, selection) in enumerate(chosen.items()):
-        progress(Stage("evaluating", done, len(chosen)))
-        decisions[name] = gate(
-            selection.policy, judging, discount=discount, level=plan.level, seed=plan.seed, part=share
-        )
-    progress(Stage("evaluating", len(chosen), len(chosen)))
-    content = from_decision(
-        decisions[best],
-        tuple(Candidate(name, chosen[name], decisions[name].estimate, name == best) for name in chosen),
-        log=log,
+    learning, judging = (_with_propensities(part, plan, progress) for part in (learning, judging))
+    older = [_with_propensities(one, plan, progress) for one in logs[:-1]]
+    everything = _as_known(older, learning)
+    runs, stopped = _learn(everything, configs, plan, Path(out), deadline, progress)
+    rules = constants(learning)
+    certificate = certify(
+        {**_learned(runs), **rules},
+        judging,
+        learning=learning,
+        simple=rules,
+        today=today,
+        discount=discount,
+        level=plan.level,
+        seed=plan.seed,
+        part=judging.episodes / newest.episodes,
+        progress=lambda done, total: progress(Stage("certifying", done, total)),
+    )
+    content = from_certificate(
+        certificate,
+        log=newest,
         judging=judging,
         curves=tuple(curve for name, run in runs.items() for curve in curves_of(run, name)),
-        settings=_settings(plan, discount, parts),
+        settings=_settings(plan, discount, learning, judging, logs),
         notes=tuple(f"The time budget stopped learning with {name} after {when}." for name, when in stopped.items()),
     )
-    _write(chosen[best].policy, decisions[best], content, RunFolder.open(out), log.fingerprint)
-    return Improvement(decisions[best], chosen[best], best, content, Path(out), tuple(stopped))
+    _write(certificate, content, RunFolder.open(out), newest.fingerprint)
+    return Improvement(certificate, content, Path(out), tuple(stopped))
 
 
 def _configs(log: Dataset, config: Settings | str | None, plan: Plan) -> dict[str, Settings]:
@@ -179,7 +213,7 @@ def _configs(log: Dataset, config: Settings | str | None, plan: Plan) -> dict[st
 
 
 def _parts(log: Dataset, plan: Plan) -> tuple[Dataset, ...]:
-    """The parts to learn from, to choose by and to evaluate on; refuses a log that is too small or has no choice."""
+    """The parts to learn from and to judge by; refuses a log that is too small or has no choice."""
     if log.action_count == 1:
         raise ValueError(
             "the log has a single action, so there is nothing to choose between; if others were possible, load it with "
@@ -189,10 +223,10 @@ def _parts(log: Dataset, plan: Plan) -> tuple[Dataset, ...]:
     if groups < FEWEST:
         kind = "episode" if log.units is None else "unit"
         raise ValueError(
-            f"the log has {groups} {kind}{'' if groups == 1 else 's'}: it needs at least {FEWEST}, so that training, "
-            f"selection and evaluation use separate {kind}s, and a few hundred for an answer"
+            f"the log has {groups} {kind}{'' if groups == 1 else 's'}: it needs at least {FEWEST}, so that training "
+            f"and evaluation use separate {kind}s, and a few hundred for an answer"
         )
-    return log.split(*PARTS, seed=plan.seed)
+    return log.split(LEARNING_PART, seed=plan.seed)
 
 
 def _with_propensities(part: Dataset, plan: Plan, progress: OnStage) -> Dataset:
@@ -203,6 +237,13 @@ def _with_propensities(part: Dataset, plan: Plan, progress: OnStage) -> Dataset:
     return estimate_propensities(
         part, model, seed=plan.seed, progress=lambda done: progress(Stage("propensities", done, 5))
     )
+
+
+def _as_known(older: Sequence[Dataset], learning: Dataset) -> Dataset:
+    """All that is learned from, each row with its own propensity; estimated ones count as known, to learn."""
+    if not older:
+        return learning
+    return concat([replace(one, estimated=None) for one in (*older, learning)])
 
 
 def _learn(
@@ -231,6 +272,16 @@ def _learn(
     return runs, stopped
 
 
+def _learned(runs: Mapping[str, RunFolder]) -> dict[str, Any]:
+    """The last policy of every seed, by algorithm, and by seed where there are several."""
+    policies = {}
+    for name, run in runs.items():
+        last = run.last_policies()
+        for seed, policy in last.items():
+            policies[name if len(last) == 1 else f"{name}, seed {seed}"] = policy
+    return policies
+
+
 def _watch(name: str, until: float | None, progress: OnStage) -> Callable[[Progress], None]:
     """Reports progress, and stops learning at a checkpoint when its time is up."""
 
@@ -246,44 +297,21 @@ def _watch(name: str, until: float | None, progress: OnStage) -> Callable[[Progr
     return watch
 
 
-def _choose(
-    name: str, run: RunFolder, choosing: Dataset, discount: float | None, plan: Plan, progress: OnStage
-) -> Selection:
-    policies = run.policies()
-    return choose(
-        policies,
-        choosing,
-        discount=discount,
-        level=plan.level,
-        seed=plan.seed,
-        progress=lambda done: progress(Stage(f"choosing from {name}", done, len(policies))),
-    )
-
-
-def _best(chosen: Mapping[str, Selection], first: str, choosing: Dataset, plan: Plan) -> str:
-    """The first algorithm's policy, unless another is better on the choosing episodes by more than chance."""
-    scores = {name: one.scores[one.seed, one.update] for name, one in chosen.items()}
-    own, best = scores[first], first
-    if not own.identified:
-        return best
-    bar = NormalDist().inv_cdf(plan.level)
-    for name, score in scores.items():
-        error = standard_error(score.influence - own.influence, choosing.groups)
-        if score.identified and score.value - own.value > bar * error and score.low > scores[best].low:
-            best = name
-    return best
-
-
-def _settings(plan: Plan, discount: float | None, parts: tuple[Dataset, ...]) -> dict[str, Any]:
-    episodes = dict(zip(("learning", "choosing", "judging"), (part.episodes for part in parts), strict=True))
+def _settings(
+    plan: Plan, discount: float | None, learning: Dataset, judging: Dataset, logs: Sequence[Dataset]
+) -> dict[str, Any]:
+    episodes = {"older logs": sum(log.episodes for log in logs[:-1])} if len(logs) > 1 else {}
+    episodes |= {"learning": learning.episodes, "judging": judging.episodes}
     beside = [one if isinstance(one, str) else name_of(one) for one in plan.beside]
     return {**vars(plan), "beside": ", ".join(beside), "discount": discount, "episodes": episodes}
 
 
-def _write(policy: Any, decision: Decision, content: ReportContent, folder: RunFolder, log: str) -> None:
-    """Policy, decision and report; the report last, so that where there is one, the rest is there too."""
-    known = decision.estimate.as_dict()
-    known.pop("measures")  # the report has them
-    card = {**policy.card, "log": log, "estimate": {"answer": decision.answer, **known}}
-    replace(policy, card=card).save(folder.chosen)
+def _write(certificate: Certificate, content: ReportContent, folder: RunFolder, log: str) -> None:
+    """Policies, decision and report; the report last, so that where there is one, the rest is there too."""
+    goal = certificate.goal_policy
+    replace(goal, card={**goal.card, "log": log, "certified": False}).save(folder.goal)
+    folder.chosen.unlink(missing_ok=True)
+    if certificate.policy is not None:
+        card = {"algorithm": certificate.candidate, "log": log, **certificate.as_card()}
+        replace(certificate.policy, card=card).save(folder.chosen)
     write_report(folder, content)

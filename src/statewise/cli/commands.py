@@ -40,8 +40,9 @@ def _add(section: Section, **summaries: str) -> None:
 _add(
     "everyday",
     inspect="Check a log and say what it holds.",
-    improve="From a log to a decision: learn, choose, judge, report.",
+    improve="From a log to a decision: learn, certify, report.",
     evaluate="Estimate what a policy is worth, and whether to deploy it.",
+    certify="Find the best step towards a policy that a log vouches for.",
     fit="Learn policies from a log.",
     act="Apply a policy to each row of a table.",
     serve="Serve a policy over HTTP.",

@@ -9,33 +9,36 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from statewise.algorithms import ALGORITHMS
 from statewise.base.decode import changed, decode
-from statewise.cli.decision import checks_table, decision_as_json, hidden_reason
+from statewise.cli.certificate import certificate_as_json, show_certificate
+from statewise.cli.decision import checks_table
 from statewise.cli.options import json_option, log_options, propensity_model_option
 from statewise.cli.progress import Watch
 from statewise.cli.propensities import read_log
-from statewise.cli.terminal import answers, coloured, echo_json, messages
+from statewise.cli.terminal import answers, echo_json, messages
 from statewise.cli.types import Duration, RegisteredName
 from statewise.improvement import Improvement, Plan, Stage, improve
 from statewise.learning.presets import OWN, preset
 from statewise.learning.settings import read_settings
-from statewise.ope.estimate import Estimate
-from statewise.ope.gate import Decision
+from statewise.policies.external import as_target
 
 LINES = 10  # at most, of each stage of learning
 
 
 @click.command(epilog="Example: statewise improve visits.csv --out runs/visits")
-@click.argument("log", type=click.Path(path_type=Path))
+@click.argument("logs", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Run folder [default: runs/ plus the log's name].",
+    help="Run folder [default: runs/ plus the newest log's name].",
+)
+@click.option(
+    "--today",
+    type=click.Path(path_type=Path),
+    help="Policy that wrote the newest log [default: modelled from the log].",
 )
 @click.option("--algorithm", type=RegisteredName(ALGORITHMS, "algorithm"), help="[default: opposd]")
 @click.option(
@@ -57,20 +60,26 @@ LINES = 10  # at most, of each stage of learning
 @log_options
 @propensity_model_option
 @json_option
-def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **options) -> None:
-    """Learn a better policy from LOG, say what it is worth, and whether to use it.
+def command(
+    logs: tuple[Path, ...], out: Path | None, today: Path | None, config: Path | None, as_json: bool, **options
+) -> None:
+    """Learn from LOGS, and say what may be deployed, what the goal is, and what to log next.
 
-    One part of the log is for training, one for selection among what was learned, and one that neither has seen for
-    evaluation. The folder then holds report.html, with the answer and all that supports it, and policy.safetensors, the
-    policy to use. If interrupted, run the same command again to resume.
+    Half of the log is for training. On the other half, steps from what is done today towards what was learned are
+    tested, and the best that passes may be deployed. Of several logs, oldest first, the newest is what is done today,
+    and all are learned from.
+
+    The folder then holds report.html, with the answer and all that supports it, policy.safetensors, which may be
+    deployed, and goal.safetensors, what was learned. If interrupted, run the same command again to resume.
     """
     console = messages(quiet=as_json)
-    dataset, _ = read_log(log, options, console)
+    datasets = [read_log(log, options, console)[0] for log in logs]
     settings, plan = _asked(read_settings(config) if config else {}, options)
-    out = Path("runs") / log.stem if out is None else out
+    out = Path("runs") / logs[-1].stem if out is None else out
+    known = None if today is None else as_target(today)
     started = time.perf_counter()
     with Watch(console, "preparing") as watch:
-        improvement = improve(dataset, settings, out=out, plan=plan, progress=_watched(watch))
+        improvement = improve(datasets, settings, out=out, today=known, plan=plan, progress=_watched(watch))
     _show(improvement, time.perf_counter() - started, as_json)
 
 
@@ -106,25 +115,15 @@ def _watched(watch: Watch) -> Callable[[Stage], None]:
 
 
 def _show(improvement: Improvement, seconds: float, as_json: bool) -> None:
-    decision = improvement.decision
-    estimate = decision.estimate
+    certificate = improvement.certificate
     if as_json:
-        decided = decision_as_json(decision)
-        gain = {name: decided[name] for name in ("difference", "low", "high")}
+        deploy = improvement.policy_file
         echo_json(
             {
-                "answer": decision.answer,
-                "because": decision.reason,
-                "verdict": decision.verdict,
-                "hidden_reason": decision.hidden_reason,
-                "policy": {"file": str(improvement.policy_file), **estimate.as_dict()},
-                "current": decision.baseline.value,
-                "gain": None if decision.verdict == "not identified" else gain,
-                "episodes_needed": decision.episodes_needed,
-                "measures": decided["measures"],
+                **certificate_as_json(certificate),
+                "policy": None if deploy is None else str(deploy),
+                "goal": {"file": str(improvement.goal_file), **certificate.goal.estimate.as_dict()},
                 "algorithm": improvement.algorithm,
-                "seed": improvement.selection.seed,
-                "update": improvement.selection.update,
                 "stopped_by_time": improvement.stopped,
                 "report": str(improvement.report),
                 "seconds": seconds,
@@ -132,30 +131,18 @@ def _show(improvement: Improvement, seconds: float, as_json: bool) -> None:
         )
         return
     console = answers()
-    reason = f"{decision.reason[:1].upper()}{decision.reason[1:]}. {hidden_reason(decision)}".rstrip()
-    console.print(Panel(Text.assemble(coloured(decision.answer.capitalize()), "\n", reason), width=100))
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_row("  today", f"{decision.baseline.value:.4g}  (mean return of the evaluation episodes)")
-    table.add_row("  new policy", _interval(estimate))
-    table.add_row("  gain", _interval(decision))
-    console.print(table)
+    show_certificate(console, certificate)
     console.print(Text(f"  {improvement.content.counted}"))
     console.print()
-    console.print(checks_table(decision))
+    console.print(checks_table(certificate.decision))
     console.print()
+    if improvement.policy_file is not None:
+        console.print(Text(f"  deploy      {improvement.policy_file}"))
+    console.print(Text(f"  goal        {improvement.goal_file}"))
     console.print(Text(f"  report      {improvement.report}"))
-    console.print(Text(f"  policy      {improvement.policy_file}"))
     if improvement.stopped:
         names = ", ".join(improvement.stopped)
         console.print(
             Text(f"  The time budget stopped learning by {names}; run the same command without it to resume.")
         )
     console.print(Text(f"  {seconds:.0f} s"))
-
-
-def _interval(of: Estimate | Decision) -> str:
-    """Value, interval and verdict; no numbers that the log does not identify."""
-    if of.verdict == "not identified":
-        return of.verdict
-    value = of.difference if isinstance(of, Decision) else of.value
-    return f"{value:.4g}  ({of.low:.4g} to {of.high:.4g}), {of.verdict}"

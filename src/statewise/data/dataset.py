@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from statewise.data.horizon import CutOff, Horizon, horizon_of, said
 
 ROW_COLUMNS = ("observations", "actions", "rewards", "propensities", "distributions", "legal", "targets", "live")
-EPISODE_COLUMNS = ("terminated", "final_observations", "episode_ids", "units")
+EPISODE_COLUMNS = ("terminated", "final_observations", "episode_ids", "units", "loggers")
 
 
 @runtime_checkable
@@ -65,6 +65,7 @@ class Dataset:
     action_names: tuple[str, ...] = ()  # the log's names for them; () becomes "0", "1", …
     estimated: EstimatedPropensities | None = None  # None: the propensities were logged, or there are none
     ends: Horizon | None = None  # what its owner says of being cut off, and up to which step the value counts
+    loggers: Int[np.ndarray, " episodes"] | None = None  # which of several logs each episode is of, the newest last
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "action_names", self.action_names or numbered(self.action_count))

@@ -16,6 +16,7 @@ from statewise.domains.simulate import Act
 from statewise.ops.networks import Network
 from statewise.policies.files import StoredPolicy
 from statewise.policies.network import Policy
+from statewise.policies.path import PathPolicy
 from statewise.policies.trees import TreePolicy
 
 # The paper's μ = .7·π̂ + .3·uniform
@@ -82,6 +83,23 @@ def with_noise(policy: StoredPolicy, share: float = LEARNED_SHARE) -> Noisy | No
     return Noisy(network, single(policy.mean), single(policy.std), jnp.asarray(share, jnp.float32))
 
 
+class Blended(eqx.Module):
+    """A step of the way between two policies (`policies.path`)."""
+
+    today: Act
+    goal: Act
+    step: Float[Array, ""]
+    geometric: bool = eqx.field(static=True)
+
+    def __call__(self, observation: Float[Array, " features"]) -> Float[Array, " actions"]:
+        today, goal = self.today(observation), self.goal(observation)
+        if not self.geometric:
+            return (1 - self.step) * today + self.step * goal
+        product = today ** (1 - self.step) * goal**self.step
+        total = product.sum()
+        return jnp.where(total > 0, product / jnp.where(total > 0, total, 1.0), today)
+
+
 class Untraced(eqx.Module):
     """A policy that JAX cannot trace, called from inside the compiled simulator."""
 
@@ -102,6 +120,9 @@ def as_act(policy: Any) -> Act:
     """A policy as simulators call it, one observation at a time."""
     if isinstance(policy, Policy | TreePolicy):
         return with_noise(policy, share=1.0)
+    if isinstance(policy, PathPolicy):
+        step = jnp.asarray(policy.step, jnp.float32)
+        return Blended(as_act(policy.today), as_act(policy.goal), step, policy.way == "geometric")
     if isinstance(policy, eqx.Module):
         return policy  # pyright: ignore[reportReturnType]
     return Untraced(policy.probabilities, len(policy.action_names))

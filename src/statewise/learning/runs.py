@@ -3,7 +3,8 @@
 run/
   manifest.json           settings, seeds, versions, the data's fingerprint
   metrics.npz             one array [seeds, updates] per metric
-  policy.safetensors      the chosen policy, if one was chosen
+  policy.safetensors      the policy that may be deployed, if one was certified
+  goal.safetensors        the policy that was learned, where the run was judged
   checkpoints/            state-<update>.npz to resume from, seed-<s>-update-<u>.safetensors to act with
 """
 
@@ -45,6 +46,7 @@ class RunFolder:
         self.path = Path(path)
         self.checkpoints = self.path / "checkpoints"
         self.chosen = self.path / "policy.safetensors"
+        self.goal = self.path / "goal.safetensors"
 
     @classmethod
     def create(cls, path: str | Path) -> RunFolder:
@@ -120,9 +122,11 @@ class RunFolder:
         return {key: load_policy(path) for key, path in self._policy_paths().items()}
 
     def policy(self) -> tuple[Any, str]:
-        """The policy to act with, and a description of it: the chosen one, or the first seed's last."""
+        """The policy to act with, and a description of it: the certified one, the goal, or the first seed's last."""
         if self.chosen.is_file():
-            return load_policy(self.chosen), "the policy that was chosen for this run"
+            return load_policy(self.chosen), "the policy that was certified"
+        if self.goal.is_file():
+            return load_policy(self.goal), "the goal, which was not certified"
         paths = self._policy_paths()
         if not paths:
             raise RunError(f"{self.path}: it has no checkpoints yet")
@@ -130,6 +134,16 @@ class RunFolder:
         last = max(update for seed, update in paths if seed == first)
         description = f"the last policy of seed {first} (update {last:,}); none was chosen by evaluation"
         return load_policy(paths[first, last]), description
+
+    def learned(self) -> Any:
+        """The goal where the run was judged, or else the first seed's last policy."""
+        return load_policy(self.goal) if self.goal.is_file() else next(iter(self.last_policies().values()))
+
+    def last_policies(self) -> dict[int, Any]:
+        """The last checkpoint's policy of every seed."""
+        paths = self._policy_paths()
+        last = {seed: max(update for other, update in paths if other == seed) for seed, _ in paths}
+        return {seed: load_policy(paths[seed, update]) for seed, update in last.items()}
 
     def _policy_paths(self) -> dict[tuple[int, int], Path]:
         paths = {}

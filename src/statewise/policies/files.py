@@ -74,6 +74,7 @@ KINDS: Registry[type[StoredPolicy]] = Registry(
     {
         "statewise-policy-1": "statewise.policies.network:Policy",
         "statewise-trees-1": "statewise.policies.trees:TreePolicy",
+        "statewise-path-1": "statewise.policies.path:PathPolicy",
     },
 )
 

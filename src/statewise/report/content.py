@@ -2,9 +2,10 @@
 
 decision.json is one object. Required: `answer` (deploy, do not deploy, collect more data) and `because` (one sentence).
 Optional, each described below with its class: `title`, `hidden_reason`, `value_name`, `counted`, `level`, `worths`,
-`measures`, `overlap`, `weight_shares`, `calibration`, `checkpoints`, `chosen`, `action_map`, `agreement`, `carriers`,
-`notes`, `settings`. `compare.action_map` and `compare.agreement` make these two; `to_json(ReportContent(…))` is the
-file's text. Learning curves, seeds, versions and the data's fingerprint come from the run folder.
+`measures`, `path`, `next_log`, `overlap`, `weight_shares`, `calibration`, `checkpoints`, `chosen`, `action_map`,
+`agreement`, `carriers`, `notes`, `settings`. `compare.action_map` and `compare.agreement` make these two;
+`to_json(ReportContent(…))` is the file's text. Learning curves, seeds, versions and the data's fingerprint come from
+the run folder.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from statewise.ope.measures import Measurement
 from statewise.ope.verdict import Verdict
 
 Answer = Literal["deploy", "do not deploy", "collect more data", "not evaluated"]
-Role = Literal["current", "chosen", "other", "gain"]  # gain: of the chosen policy over current practice
+Role = Literal["current", "chosen", "goal", "other", "gain"]  # gain: of the chosen policy over current practice
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,39 @@ class Worth:
         numbers = {key: everything[key] for key in ("value", "low", "high", "effective_sample_size")}
         finite = {key: None if one is None or not math.isfinite(one) else float(one) for key, one in numbers.items()}
         return cls(name, role, estimate.verdict, estimate.estimator, reason=estimate.reason, **finite)
+
+
+@dataclass(frozen=True)
+class PathStep:
+    """A step from what is done today (0) to the goal (1), and what the log says of its gain over today."""
+
+    step: float
+    verdict: Verdict
+    gain: float | None = None
+    low: float | None = None  # the gain is at least this, at the path's level, whatever number of steps were tried
+    passed: bool = False
+    deployed: bool = False
+
+
+@dataclass(frozen=True)
+class Situation:
+    """States in which the policy to deploy differs from what is done today."""
+
+    where: str
+    share: float  # of the decisions
+    action: str
+    today: float  # probability of that action
+    then: float
+
+
+@dataclass(frozen=True)
+class NextLog:
+    """What to log next."""
+
+    sentence: str
+    episodes: int | None = None
+    chance: float | None = None
+    situations: tuple[Situation, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -153,6 +187,8 @@ class ReportContent:
     level: float = 0.95  # of every interval
     worths: tuple[Worth, ...] = ()
     measures: tuple[Measurement, ...] = ()  # what the answer rests on, the decisive one first
+    path: tuple[PathStep, ...] = ()  # in the order of the steps, as far as they were tested
+    next_log: NextLog | None = None
     overlap: Histogram | None = None
     weight_shares: tuple[float, ...] = ()  # each held-out episode's share of the total weight
     calibration: Calibration | None = None  # where propensities were estimated

@@ -1,48 +1,37 @@
-"""From a decision and the evidence for it to the content of a report."""
+"""From a certificate and the evidence for it to the content of a report."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from statewise.data.dataset import Dataset
 from statewise.data.horizon import sentence
+from statewise.ope.certify import Certificate
 from statewise.ope.estimate import Estimate
-from statewise.ope.gate import Decision
-from statewise.ope.select import Selection
 from statewise.report.compare import action_map, agreement
 from statewise.report.content import (
     Calibration,
     Carrier,
-    Checkpoint,
     Curve,
     Histogram,
-    Place,
+    NextLog,
+    PathStep,
     ReportContent,
     Role,
+    Situation,
     Worth,
 )
 
-NAMES = {"opposd": "OPPOSD", "offpac": "Off-PAC", "behaviour-cloning": "the cloned behaviour"}
+NAMES = {"opposd": "OPPOSD", "offpac": "Off-PAC", "cql": "CQL", "fitted-q": "fitted Q"}
 SHOWN = 500  # shares of the weight; more could not be distinguished in a figure
 EDGES = np.geomspace(0.02, 50, 31)  # of π/μ; values beyond them count in the outermost bins
 
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """The best policy of one algorithm."""
-
-    algorithm: str
-    selection: Selection
-    estimate: Estimate  # on the evaluation episodes
-    chosen: bool
-
-
-def from_decision(
-    decision: Decision,
-    candidates: tuple[Candidate, ...],
+def from_certificate(
+    certificate: Certificate,
     *,
     log: Dataset,
     judging: Dataset,
@@ -50,48 +39,69 @@ def from_decision(
     settings: dict[str, Any],
     notes: tuple[str, ...] = (),
 ) -> ReportContent:
-    """The report's content; `judging` is the part of the log that no choice has seen."""
-    best = next(one for one in candidates if one.chosen)
-    policy = best.selection.policy
+    """The report's content; `judging` is the part of the log that no choice has seen.
+
+    Of the policy that may be deployed, or of the goal where there is none.
+    """
+    decision = certificate.decision
+    policy = certificate.goal_policy if certificate.policy is None else certificate.policy
     return ReportContent(
-        answer=decision.answer,
-        because=_sentence(decision.reason),
-        hidden_reason=decision.hidden_reason,
+        answer=certificate.answer,
+        because=_sentence(certificate.reason),
+        hidden_reason=certificate.hidden_reason,
         value_name=_value_name(decision.estimate),
         counted=sentence(judging, decision.estimate.discount),
-        level=decision.level,
-        worths=_worths(decision, candidates),
+        level=certificate.level,
+        worths=_worths(certificate),
         measures=decision.measures,
+        path=_path(certificate),
+        next_log=_next_log(certificate),
         overlap=_overlap(judging, policy),
         weight_shares=_shares(decision.estimate),
         calibration=_calibration(judging),
-        checkpoints=tuple(row for one in candidates for row in _checkpoints(one)),
-        chosen=Place(best.algorithm, best.selection.seed, best.selection.update),
         action_map=action_map(policy, judging),
         agreement=agreement(policy, judging),
         carriers=_carriers(decision.estimate, judging),
-        notes=_notes(best, judging) + notes,
+        notes=_notes(certificate, judging) + notes,
         settings=settings | {"log": f"{log.episodes:,} episodes, {len(log):,} decisions"},
         curves=curves,
     )
 
 
-def _worths(decision: Decision, candidates: tuple[Candidate, ...]) -> tuple[Worth, ...]:
+def _worths(certificate: Certificate) -> tuple[Worth, ...]:
+    decision, goal = certificate.decision, certificate.goal
     rows = [_worth("current practice", "current", decision.baseline)]
-    for one in candidates:
-        name = NAMES.get(one.algorithm, one.algorithm)
-        if one.chosen:
-            rows.insert(1, _worth(f"the new policy ({name})", "chosen", decision.estimate))
-        else:
-            rows.append(_worth(name, "other", one.estimate))
-    if decision.verdict != "not identified":
-        gain = decision.difference, decision.low, decision.high
+    if certificate.policy is not None:
+        rows.append(_worth("the policy to deploy", "chosen", decision.estimate))
+    rows.append(_worth(f"the goal ({_name(certificate)})", "goal", goal.estimate))
+    if certificate.policy is not None:
+        gain = certificate.difference, certificate.low, max(certificate.high, certificate.difference)
         rows.append(Worth("gain", "gain", decision.verdict, decision.estimate.estimator, *gain))
     return tuple(rows)
 
 
+def _name(certificate: Certificate) -> str:
+    return NAMES.get(certificate.candidate, certificate.candidate or "as given")
+
+
 def _worth(name: str, role: Role, estimate: Estimate) -> Worth:
     return replace(Worth.of(name, role, estimate), reason=_sentence(estimate.reason))
+
+
+def _path(certificate: Certificate) -> tuple[PathStep, ...]:
+    steps = []
+    for one in certificate.tried:
+        known = one.decision.verdict != "not identified"
+        numbers = (one.decision.difference, one.low) if known else (None, None)
+        deployed = one.passed and one.step == certificate.step
+        steps.append(PathStep(one.step, one.decision.verdict, *numbers, passed=one.passed, deployed=deployed))
+    return tuple(steps)
+
+
+def _next_log(certificate: Certificate) -> NextLog:
+    following = certificate.next
+    situations = tuple(Situation(**vars(one)) for one in following.situations)
+    return NextLog(following.sentence, following.episodes, following.chance, situations)
 
 
 def _overlap(judging: Dataset, policy: Any) -> Histogram:
@@ -120,22 +130,19 @@ def _calibration(judging: Dataset) -> Calibration | None:
     )
 
 
-def _checkpoints(candidate: Candidate) -> list[Checkpoint]:
-    rows = []
-    for (seed, update), one in candidate.selection.scores.items():
-        numbers = (one.value, one.low, one.high) if one.identified else (None, None, None)
-        rows.append(Checkpoint(candidate.algorithm, seed, update, one.verdict, *numbers))
-    return rows
-
-
 def _carriers(estimate: Estimate, judging: Dataset) -> tuple[Carrier, ...]:
     returns = dict(zip(map(str, judging.episode_ids), judging.returns(estimate.discount), strict=True))
     carriers = estimate.diagnostics.carriers
     return tuple(Carrier(str(episode), share, float(returns[str(episode)])) for episode, share in carriers)
 
 
-def _notes(best: Candidate, judging: Dataset) -> tuple[str, ...]:
-    notes = [_sentence(f"how the policy was chosen: {best.selection.reason}")]
+def _notes(certificate: Certificate, judging: Dataset) -> tuple[str, ...]:
+    tested = len(certificate.tried)
+    notes = [
+        f"The goal was learned by {_name(certificate)}, which the learning episodes found most promising. "
+        f"{tested} step{'s' if tested != 1 else ''} towards it {'were' if tested != 1 else 'was'} tested on the other "
+        "episodes, in an order that was fixed beforehand, up to the first that failed."
+    ]
     if judging.estimated is not None:
         notes.append(judging.estimated.summary)
     return tuple(notes)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from statewise.report.content import ActionMap, Calibration, Checkpoint, Curve, Histogram, Place, Worth
+from statewise.report.content import ActionMap, Calibration, Checkpoint, Curve, Histogram, PathStep, Place, Worth
 from statewise.report.drawing import ACCENT, CARD, CATEGORY, CURRENT, GOOD, INK, LINE, MUTED, SIZE, svg_of
 
 POINTS = 200  # per curve; more could not be seen
@@ -41,6 +41,35 @@ def worths(items: Sequence[Worth], value_name: str) -> str:
         axes.set_xlabel(value_name)
 
     return svg_of("worths", draw, (SIZE[0], 0.8 + 0.42 * len(items)))
+
+
+def path(items: Sequence[PathStep]) -> str:
+    """The gain of each step from today to the goal, the least that is certain, and where the log ends."""
+
+    def draw(axes: Axes) -> None:
+        axes.axhline(0, color=CURRENT, linewidth=1.5, linestyle="--")
+        known = [(item, item.gain, item.low) for item in items if item.gain is not None and item.low is not None]
+        steps = [0.0, *(item.step for item, _, _ in known)]
+        gains, lows = [0.0, *(gain for _, gain, _ in known)], [0.0, *(low for _, _, low in known)]
+        axes.plot(steps, gains, "-", color=ACCENT, linewidth=1.6)
+        axes.fill_between(steps, lows, gains, color=ACCENT, alpha=0.15, linewidth=0)
+        for item, gain, low in known:
+            inside = ACCENT if item.passed else CARD
+            axes.plot(item.step, gain, "o", color=ACCENT, markerfacecolor=inside, markersize=5)
+            axes.plot(item.step, low, "_", color=ACCENT, markersize=9, markeredgewidth=2)
+            if item.deployed:
+                axes.plot(item.step, low, "o", color=GOOD, markersize=11, markerfacecolor="none", markeredgewidth=2)
+        last = max((item.step for item in items if item.passed), default=0.0)
+        if last < 1:
+            axes.axvspan(last, 1, color=LINE, alpha=0.35, linewidth=0)
+            place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "top"}
+            axes.text((last + 1) / 2, 0.96, "not certified", color=MUTED, fontsize=9, **place)
+        axes.set_xlim(0, 1)
+        axes.xaxis.set_major_formatter(PercentFormatter(1))
+        axes.set_xlabel("of the way from today to the goal")
+        axes.set_ylabel("gain over today")
+
+    return svg_of("path", draw)
 
 
 def checkpoints(items: Sequence[Checkpoint], chosen: Place | None, current: Worth | None) -> str:

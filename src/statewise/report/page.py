@@ -27,7 +27,13 @@ OUTCOMES = {
     "bad": ("✕", "not good", "bad"),
     "not made": ("–", "not checked", "open"),
 }
-ROLES = {"current": "what is done today", "chosen": "proposed", "other": "also considered", "gain": "difference"}
+ROLES = {
+    "current": "what is done today",
+    "chosen": "may be deployed",
+    "goal": "what was learned",
+    "other": "also considered",
+    "gain": "difference",
+}
 
 
 def render(content: ReportContent) -> str:
@@ -50,7 +56,7 @@ def render(content: ReportContent) -> str:
         hidden_reason="" if content.hidden_reason is None else sentence(content.hidden_reason),
         outcomes=OUTCOMES,
         roles=ROLES,
-        tiles=[worth for worth in map(content.worth, ("current", "chosen", "gain")) if worth is not None],
+        tiles=[worth for worth in map(content.worth, ("current", "chosen", "gain", "goal")) if worth is not None],
         panels=all_panels(content),
         legend=legend(content.action_map),
         settings=flattened(content.settings or content.manifest.get("config") or {}),

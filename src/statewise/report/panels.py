@@ -34,6 +34,7 @@ class Panel:
 def all_panels(content: ReportContent) -> dict[str, list[Panel]]:
     """The panels of each section; empty for a section without figures."""
     return {
+        "path": _path_panel(content),
         "worth": _worth_panel(content),
         "support": _support_panels(content),
         "learning": _learning_panels(content),
@@ -52,6 +53,29 @@ def _worth_panel(content: ReportContent) -> list[Panel]:
     )
     svg = figures.worths(items, content.value_name)
     return [Panel(f"{content.value_name[0].upper()}{content.value_name[1:]}", svg, alt, caption)]
+
+
+def _path_panel(content: ReportContent) -> list[Panel]:
+    if not content.path:
+        return []
+    chosen = next((step for step in content.path if step.deployed), None)
+    said = (
+        f"The step to deploy, {percent(chosen.step)} of the way, gains at least {number(chosen.low)}."
+        if chosen is not None
+        else "No step was certified."
+    )
+    last = content.path[-1]
+    gain = "not identified" if last.gain is None else f"a gain of {number(last.gain)}"
+    alt = (
+        f"The gain over today along the way to the goal, {len(content.path)} steps tested. {said} The last tested, "
+        f"{percent(last.step)} of the way: {gain}."
+    )
+    caption = (
+        f"Dots are what each step gains, dashes the least that is certain ({percent(content.level)}, for all steps "
+        "together). Full dots passed. Circled in green: the policy to deploy. Steps were tested from left to right, up "
+        "to the first that failed."
+    )
+    return [Panel("From today to the goal", figures.path(content.path), alt, caption)]
 
 
 def _support_panels(content: ReportContent) -> list[Panel]:

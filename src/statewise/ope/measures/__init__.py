@@ -64,6 +64,7 @@ class Measure:
     unit: str = ""  # of the bounds, for the documentation
     applies: Callable[[Evidence], bool] = lambda evidence: True
     of: Literal["value", "gain"] = "value"  # the gain over the behaviour is looked at where a decision is made
+    allowed_for: bool = False  # whether the interval is wider by what a doubtful value may mean
 
     def outcome(self, value: float | None) -> Outcome:
         if value is None:
@@ -89,9 +90,12 @@ class Measurement:
     value: float | None
     bounds: tuple[float, float | None]
     remedy: str = ""
+    allowed_for: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        return vars(self) | {"bounds": list(self.bounds)}
+        return {name: value for name, value in vars(self).items() if name != "allowed_for"} | {
+            "bounds": list(self.bounds)
+        }
 
 
 def measured(evidence: Evidence) -> tuple[Measurement, ...]:
@@ -105,7 +109,17 @@ def measured(evidence: Evidence) -> tuple[Measurement, ...]:
         sentence = measure.missing if outcome == "not made" else measure.sentence(evidence)
         remedy = measure.remedy if outcome == "bad" else ""
         results.append(
-            Measurement(name, measure.title, outcome, sentence, measure.meaning, value, measure.bounds, remedy)
+            Measurement(
+                name,
+                measure.title,
+                outcome,
+                sentence,
+                measure.meaning,
+                value,
+                measure.bounds,
+                remedy,
+                measure.allowed_for,
+            )
         )
     return worst_first(results)
 

@@ -83,6 +83,7 @@ NEGATIVE = Measure(
     unit="of the ratio, as if it had 64 features",
     applies=lambda evidence: evidence.support.negative is not None,
     remedy=UNLIKE,
+    allowed_for=True,
     value=lambda evidence: (evidence.support.negative or 0.0) * evidence.estimate.more_features,
     sentence=lambda evidence: f"{percent(evidence.support.negative or 0.0)} of the state ratio is negative",
 )
@@ -94,6 +95,7 @@ VISITED = Measure(
     unit="unexplained",
     applies=lambda evidence: evidence.support.imbalance is not None,
     remedy=UNLIKE,
+    allowed_for=True,
     value=lambda evidence: evidence.support.imbalance,
     sentence=lambda evidence: (
         f"the state ratio misses its equations by {percent(evidence.support.imbalance or 0.0)} on held-out episodes"
@@ -119,6 +121,7 @@ LEANING = Measure(
     bounds=(4.0, None),
     unit="standard errors",
     applies=lambda evidence: evidence.support.leaning is not None,
+    allowed_for=True,
     value=lambda evidence: evidence.support.leaning,
     sentence=lambda evidence: f"the critic corrects the state ratio by {evidence.support.leaning:.1f} standard errors",
 )

@@ -1,0 +1,83 @@
+"""What is done today, as a policy: a network that agrees with the logged probabilities.
+
+It is fitted by the Kullback–Leibler divergence from them, not to the actions that happened to be drawn: of whole
+logged (or estimated) distributions, E[Σ_a μ(a|s) log(μ(a|s)/π(a|s))]; of the taken action's propensity alone,
+
+    E[log(μ(a|s)/π(a|s)) − 1 + π(a|s)/μ(a|s)],
+
+which has the same mean, since Σ_a π(a|s) = 1. Both are 0 in every row where π = μ, so that a small log suffices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from statewise.data.dataset import Dataset
+from statewise.data.device import propensities_of
+from statewise.learning.runs import versions
+from statewise.ops.networks import Network, initial_network
+from statewise.parts.learned import adam, descend, start
+from statewise.parts.policy import log_policy
+from statewise.parts.view import view_of
+from statewise.policies.network import Policy
+
+HIDDEN = (32, 32)
+STEPS, BATCH, RATE = 1500, 512, 3e-3
+
+
+def model_of_today(dataset: Dataset, seed: int = 0) -> Policy:
+    """The behaviour that wrote the log, for every state, also those that the log does not hold.
+
+    >>> today = model_of_today(train)  # doctest: +SKIP
+    """
+    scaled, view = view_of(dataset)
+    rows: dict[str, Any] = {
+        "state": jnp.asarray(scaled.observations, jnp.float32),
+        "legal": None if dataset.legal is None else jnp.asarray(dataset.legal),
+        "action": jnp.asarray(dataset.actions, jnp.int32),
+        "propensity": jnp.asarray(propensities_of(dataset), jnp.float32),
+        "chances": None if dataset.distributions is None else jnp.asarray(dataset.distributions, jnp.float32),
+    }
+    key = jax.random.key(seed)
+    network = initial_network(key, (scaled.observations.shape[1], *HIDDEN, dataset.action_count), last_scale=0.01)
+    learned = _fitted(network, rows, jax.random.fold_in(key, 1))
+    return _with_card(view.policy(learned), dataset)
+
+
+@jax.jit
+def _fitted(network: Network, rows: dict[str, Any], key: Key[Array, ""]) -> Network:
+    optimiser = adam(RATE, STEPS)
+
+    def loss(network: Network, key: Key[Array, ""]) -> Float[Array, ""]:
+        some = jax.random.randint(key, (BATCH,), 0, len(rows["state"]))
+        drawn: dict[str, Any] = {name: None if column is None else column[some] for name, column in rows.items()}
+        return divergence(network, **drawn)
+
+    return descend(start(network, optimiser), optimiser, loss, jax.random.split(key, STEPS))[0].network
+
+
+def divergence(
+    network: Network,
+    state: Float[Array, "n features"],
+    legal: Bool[Array, "n actions"] | None,
+    action: Int[Array, " n"],
+    propensity: Float[Array, " n"],
+    chances: Float[Array, "n actions"] | None,
+) -> Float[Array, ""]:
+    """The mean divergence of the network's policy from the logged probabilities."""
+    log_pi = log_policy(network, state, legal)
+    if chances is not None:
+        possible = chances > 0
+        apart = jnp.log(jnp.where(possible, chances, 1.0)) - jnp.where(possible, log_pi, 0.0)
+        return jnp.mean(jnp.sum(chances * apart, axis=1))
+    taken = jnp.take_along_axis(log_pi, action[:, None], axis=1)[:, 0] - jnp.log(propensity)
+    return jnp.mean(-taken - 1 + jnp.exp(taken))
+
+
+def _with_card(policy: Policy, dataset: Dataset) -> Policy:
+    return replace(policy, card={"algorithm": "model of today", "data": dataset.fingerprint, "versions": versions()})
