@@ -41,6 +41,7 @@ def write_figure(study: Study, tables: Tables, out: Path) -> list[Path]:
         "curves": _curves,
         "cells": _differences,
         "selection": _scatter,
+        "safe": _shares,
     }
     with mpl.rc_context(SETTINGS):
         figure = draw[study.kind](study, tables)
@@ -182,6 +183,29 @@ def _points(axis: Axes, table: pl.DataFrame) -> None:
         if values.min() > 0 and values.max() > WIDE * values.min():
             axis.set_xscale("log")
             axis.set_yscale("log")
+
+
+def _shares(study: Study, tables: Tables) -> Figure:
+    """Mean and CVaR over the number of episodes, a row per domain."""
+    episodes = pl.DataFrame(
+        {"cell": [c.name for c in study.cells], "episodes": [c.episodes for c in study.cells]}
+        | {"domain": [c.domain for c in study.cells]}
+    )
+    table = tables.frames["summary"].join(episodes, on="cell")
+    domains = list(dict.fromkeys(cell.domain for cell in study.cells))
+    figure, axes = _panels(len(domains), 2)
+    titles = {"mean": "mean over logs", "cvar_1_percent": "mean of the worst 1 % of logs"}
+    for row, domain in zip(axes, domains, strict=True):
+        for axis, (column, title) in zip(row, titles.items(), strict=True):
+            for number, method in enumerate(study.methods):
+                mine = table.filter(domain=domain, method=method.name).sort("episodes")
+                style = LINES[number // len(COLOURS)]
+                colour = COLOURS[number % len(COLOURS)]
+                axis.plot(mine["episodes"], mine[column], style, color=colour, marker="o", ms=3, label=method.name)
+            axis.axhline(0, color="#888888", linewidth=0.8)
+            axis.set(title=f"{domain}, {title}", xlabel="episodes", ylabel="(V − V_b)/(V* − V_b)", xscale="log")
+    axes[0, 0].legend(fontsize=6, frameon=True, framealpha=0.8, edgecolor="none")
+    return figure
 
 
 def _exact(study: Study, tables: Tables) -> Figure:
