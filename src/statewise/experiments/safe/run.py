@@ -79,12 +79,12 @@ def run(study: Study, out: Path, notify: Callable[[str], None], processes: int =
 
 
 def blocks(study: Study) -> Iterator[Block]:
-    """Methods one after another for the same logs, so that random problems are made once; what learns comes first."""
+    """What learns comes first. The same seeds follow one another, since making a random problem takes longest."""
     for learning in (True, False):
         methods = [method for method in study.methods if _learns(method) == learning]
         size = LEARNING_BLOCK if learning else TABULAR_BLOCK
-        for cell in study.cells:
-            for first in range(0, len(study.datasets), size):
+        for first in range(0, len(study.datasets), size):
+            for cell in study.cells:
                 for method in methods:
                     seeds = study.datasets_of(method)[first : first + size]
                     if seeds:
