@@ -10,8 +10,8 @@ from jaxtyping import Float
 from statewise.domains.tabular import Policy
 from statewise.experiments.safe.finite_log import FiniteLog
 
-TOLERANCE = 1e-9
-MOST_ITERATIONS = 5000
+TOLERANCE = 1e-7
+MOST_ITERATIONS = 2000  # where two actions are nearly as good, it goes back and forth in ever smaller steps
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class DUIPI:
 
     Q = Σ_s' P (r + γ V)    Var Q = Σ_s' γ² P² Var V + (r + γ V)² Var P    Var V = Σ_a π² Var Q
 
-    P and Var P are those of a Dirichlet posterior with `prior` for every successor; actions that were never tried are
-    never taken.
+    P and Var P are those of a Dirichlet posterior with `prior` for every successor, and r depends on s' alone; actions
+    that were never tried are never taken.
     """
 
     discount: float = 0.95
@@ -49,10 +49,10 @@ class DUIPI:
 
 
 def propagated(
-    model: Float[np.ndarray, "states actions states+1"],
-    squared: Float[np.ndarray, "states actions states+1"],
-    variance: Float[np.ndarray, "states actions states+1"],
-    arriving: Float[np.ndarray, "states+1"],
+    model: Float[np.ndarray, "states actions places"],
+    squared: Float[np.ndarray, "states actions places"],
+    variance: Float[np.ndarray, "states actions places"],
+    arriving: Float[np.ndarray, "places"],
     policy: Policy,
     values: Float[np.ndarray, "states actions"],
     variances: Float[np.ndarray, "states actions"],

@@ -46,7 +46,7 @@ class FiniteLog:
         return following
 
     @cached_property
-    def transition_counts(self) -> Float[np.ndarray, "states actions states+1"]:
+    def transition_counts(self) -> Float[np.ndarray, "states actions places"]:
         counts = np.zeros((*self.behaviour.shape, len(self.seen) + 1))
         np.add.at(counts, (self.states, self.dataset.actions, self.next_states), 1.0)
         return counts
@@ -57,20 +57,22 @@ class FiniteLog:
         return self.transition_counts.sum(axis=2)
 
     @cached_property
-    def model(self) -> Float[np.ndarray, "states actions states+1"]:
+    def model(self) -> Float[np.ndarray, "states actions places"]:
         """P̂(s'|s,a) = n(s,a,s')/n(s,a); 0 where a pair was never tried, so that it earns nothing."""
         return self.transition_counts / np.maximum(self.counts, 1.0)[:, :, None]
 
     @cached_property
-    def arriving(self) -> Float[np.ndarray, "states+1"]:
-        """The mean reward of the steps that lead to each state, which in these problems decides it; 0 where none do."""
+    def arriving(self) -> Float[np.ndarray, "places"]:
+        """The mean reward of the steps that lead to each state; 0 where none do."""
         count = np.bincount(self.next_states, minlength=len(self.seen) + 1)
         return np.bincount(self.next_states, self.dataset.rewards, len(self.seen) + 1) / np.maximum(count, 1)
 
     @cached_property
     def rewards(self) -> Float[np.ndarray, "states actions"]:
-        """r̂(s,a) = Σ_s' P̂(s'|s,a) r̂(s')."""
-        return self.model @ self.arriving
+        """r̂(s,a), the mean reward of a pair; 0 where it was never tried."""
+        totals = np.zeros(self.behaviour.shape)
+        np.add.at(totals, (self.states, self.dataset.actions), self.dataset.rewards)
+        return totals / np.maximum(self.counts, 1.0)
 
     def _numbered(self, observations: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, " rows"]:
         states = np.argmax(observations, axis=1)

@@ -38,29 +38,23 @@ class HCPI:
         train, test = log.part(np.arange(first)), log.part(np.arange(first, episodes))
         planned = BasicRL(self.discount)(train)
         candidates = [share * planned + (1 - share) * log.behaviour for share in SHARES]
-        bounds = [self.bound(self.gains(one, train, train), episodes - first) for one in candidates]
+        today = self.estimates(log.behaviour, train, train)
+        bounds = [self.bound(self.estimates(one, train, train) - today, episodes - first) for one in candidates]
         chosen = candidates[int(np.argmax(bounds))]
-        return chosen if self.bound(self.gains(chosen, train, test), episodes - first) > 0 else None
+        gains = self.estimates(chosen, train, test) - self.estimates(log.behaviour, train, test)
+        return chosen if self.bound(gains, episodes - first) > 0 else None
 
     def bound(self, gains: Float[np.ndarray, " episodes"], episodes: int) -> float:
         """Student's lower bound for the mean of so many such gains."""
         one_sided = student(2 * self.level - 1, episodes - 1)
         return float(gains.mean() - one_sided * gains.std(ddof=1) / np.sqrt(episodes))
 
-    def gains(self, policy: Policy, train: FiniteLog, test: FiniteLog) -> Float[np.ndarray, " episodes"]:
-        """What each episode says of V(policy) − V(behaviour)."""
-        new, today = (
-            estimates(
-                one,
-                np.zeros(one.shape)
-                if self.estimator == "per-decision"
-                else action_values(train.model, train.rewards, one, self.discount),
-                test,
-                self.discount,
-            )
-            for one in (policy, test.behaviour)
-        )
-        return new - today
+    def estimates(self, policy: Policy, train: FiniteLog, test: FiniteLog) -> Float[np.ndarray, " episodes"]:
+        """What each episode says of the policy's value."""
+        critic = np.zeros(policy.shape)
+        if self.estimator == "doubly-robust":
+            critic = action_values(train.model, train.rewards, policy, self.discount)
+        return estimates(policy, critic, test, self.discount)
 
 
 def estimates(

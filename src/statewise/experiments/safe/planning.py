@@ -16,7 +16,7 @@ Improve = Callable[[Float[np.ndarray, "states actions"], Policy], Policy]  # of 
 
 
 def action_values(
-    model: Float[np.ndarray, "states actions states+1"],
+    model: Float[np.ndarray, "states actions places"],
     rewards: Float[np.ndarray, "states actions"],
     policy: Policy,
     discount: float,
@@ -29,7 +29,7 @@ def action_values(
 
 
 def iterate(
-    model: Float[np.ndarray, "states actions states+1"],
+    model: Float[np.ndarray, "states actions places"],
     rewards: Float[np.ndarray, "states actions"],
     start: Policy,
     discount: float,

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import lru_cache
+from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,11 +72,17 @@ def run(study: Study, out: Path, notify: Callable[[str], None], processes: int =
             notify(f"{number} of {len(left)}: {run_block(study, block, out)}")
     elif left:
         os.environ.update({name: os.environ.get(name, value) for name, value in SINGLE_THREADED.items()})
+        same_logs = [list(group) for _, group in groupby(left, key=lambda block: (block.cell.name, block.seeds))]
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            running = [pool.submit(run_block, study, block, out) for block in left]
-            for number, finished in enumerate(as_completed(running), start=1):
-                notify(f"{number} of {len(left)}: {finished.result()}")
+            running = [pool.submit(_run_blocks, study, group, out) for group in same_logs]
+            for finished in as_completed(running):
+                for line in finished.result():
+                    notify(line)
     manifest.write(out, study)
+
+
+def _run_blocks(study: Study, group: Sequence[Block], out: Path) -> list[str]:
+    return [run_block(study, block, out) for block in group]
 
 
 def blocks(study: Study) -> Iterator[Block]:
@@ -95,10 +102,7 @@ def run_block(study: Study, block: Block, out: Path) -> str:
     """Writes the block's files; returns a line about it."""
     began = time.perf_counter()
     sources = [problem(block.cell.domain, seed) for seed in block.seeds]
-    logs = [
-        FiniteLog.of(source, source.collect(block.cell.episodes, seed), seed)
-        for source, seed in zip(sources, block.seeds, strict=True)
-    ]
+    logs = [_log(block.cell.domain, seed, block.cell.episodes) for seed in block.seeds]
     config = study.config(block.cell, block.method)
     outcomes = _each(config, logs) if block.method.algorithm in METHODS else _learned(config, logs)
     scored = [score(source, outcome.policy) for source, outcome in zip(sources, outcomes, strict=True)]
@@ -126,6 +130,13 @@ def problem(domain: str, seed: int) -> Exact:
         return source.problem(seed)
     assert isinstance(source, Exact)  # the study was checked
     return source
+
+
+@lru_cache(maxsize=TABULAR_BLOCK)
+def _log(domain: str, seed: int, episodes: int) -> FiniteLog:
+    """Kept for the methods that follow on the same logs."""
+    source = problem(domain, seed)
+    return FiniteLog.of(source, source.collect(episodes, seed), seed)
 
 
 def score(source: Exact, policy: Policy | None) -> dict[str, float]:
