@@ -222,3 +222,25 @@ def test_scores_on_random_mdps_are_those_of_the_authors_code(place):
         deviation = max(np.std(found, ddof=1), 0.02)  # HCPI seldom passes: a few logs may show none of its gains
         error = deviation * np.sqrt(1 / LOGS + 1 / 8)
         assert abs(np.mean(found) - PUBLISHED[name][place]) < 3 * error + 0.005, name  # they are rounded to .01
+
+
+def test_our_own_method_sees_the_log_alone_and_may_keep_the_behaviour(monkeypatch):
+    class Fixed:
+        def probabilities(self, observations):
+            return np.roll(observations[:, :ACTIONS], 1, axis=1)
+
+    asked = []
+
+    def deciding(answer):
+        def certified(log, seed, discount, training):
+            asked.append((log.fingerprint, seed, discount))
+            return answer
+
+        return certified
+
+    monkeypatch.setattr("statewise.experiments.safe.certified.certified", deciding(Fixed()))
+    method, log = METHODS["certified"](discount=0.9), log_of(12, seed=4)
+    np.testing.assert_array_equal(method(log), np.roll(np.eye(STATES)[:, :ACTIONS], 1, axis=1))
+    monkeypatch.setattr("statewise.experiments.safe.certified.certified", deciding(None))
+    assert method(log) is None
+    assert asked == [(log.dataset.fingerprint, 4, 0.9)] * 2
