@@ -187,24 +187,31 @@ def _points(axis: Axes, table: pl.DataFrame) -> None:
 
 def _shares(study: Study, tables: Tables) -> Figure:
     """Mean and CVaR over the number of episodes, a row per domain."""
-    episodes = pl.DataFrame(
-        {"cell": [c.name for c in study.cells], "episodes": [c.episodes for c in study.cells]}
-        | {"domain": [c.domain for c in study.cells]}
-    )
-    table = tables.frames["summary"].join(episodes, on="cell")
+    cells = {
+        "cell": [cell.name for cell in study.cells],
+        "domain": [cell.domain for cell in study.cells],
+        "episodes": [cell.episodes for cell in study.cells],
+    }
+    table = tables.frames["summary"].join(pl.DataFrame(cells), on="cell").sort("episodes")
+    names = [method.name for method in study.methods if method.name in set(table["method"])]
     domains = list(dict.fromkeys(cell.domain for cell in study.cells))
-    figure, axes = _panels(len(domains), 2)
+    figure, axes = _panels(len(domains), 2, width=5.0)
     titles = {"mean": "mean over logs", "cvar_1_percent": "mean of the worst 1 % of logs"}
     for row, domain in zip(axes, domains, strict=True):
         for axis, (column, title) in zip(row, titles.items(), strict=True):
-            for number, method in enumerate(study.methods):
-                mine = table.filter(domain=domain, method=method.name).sort("episodes")
-                style = LINES[number // len(COLOURS)]
-                colour = COLOURS[number % len(COLOURS)]
-                axis.plot(mine["episodes"], mine[column], style, color=colour, marker="o", ms=3, label=method.name)
+            for number, name in enumerate(names):
+                mine = table.filter(domain=domain, method=name)
+                axis.plot(
+                    mine["episodes"], mine[column], LINES[number // len(COLOURS)], color=COLOURS[number % len(COLOURS)],
+                    marker="o", markersize=3, label=name,
+                )  # fmt: skip
             axis.axhline(0, color="#888888", linewidth=0.8)
             axis.set(title=f"{domain}, {title}", xlabel="episodes", ylabel="(V − V_b)/(V* − V_b)", xscale="log")
-    axes[0, 0].legend(fontsize=6, frameon=True, framealpha=0.8, edgecolor="none")
+            ticks = table.filter(domain=domain)["episodes"].unique(maintain_order=True).to_list()
+            axis.set_xticks(ticks, map(str, ticks))
+            axis.minorticks_off()
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", fontsize=8, frameon=False)
     return figure
 
 

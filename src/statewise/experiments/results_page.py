@@ -117,9 +117,8 @@ def _frames_to_show(study: Study, tables: Tables) -> list[tuple[str, pl.DataFram
             ("Paths of α", frames["paths"].filter(pl.col("step") % 10 == 0)),
         ]
     if study.kind == "safe":
-        titles = ((cell, f"{cell.name} ({study.unit})") for cell in study.cells)
-        tables_of_cells = ((title, frames["summary"].filter(cell=cell.name).drop("cell")) for cell, title in titles)
-        return [(title, frame) for title, frame in tables_of_cells if len(frame)]
+        by_cell = ((cell.name, frames["summary"].filter(cell=cell.name).drop("cell")) for cell in study.cells)
+        return [(name, frame) for name, frame in by_cell if len(frame)]
     shown = [(f"Last iterate ({study.unit})", frames["summary"])]
     if "pairs" in frames:
         shown.append(("Paired differences, first − second, with 95 % intervals", frames["pairs"]))
