@@ -75,7 +75,6 @@ class FiniteLog:
         return totals / np.maximum(self.counts, 1.0)
 
     def _numbered(self, observations: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, " rows"]:
-        states = np.argmax(observations, axis=1)
-        if not np.array_equal(self.seen, np.eye(len(self.seen))):
-            states = np.argmin(((observations[:, None] - self.seen) ** 2).sum(axis=2), axis=1)
-        return states
+        if np.array_equal(self.seen, np.eye(len(self.seen))):
+            return np.argmax(observations, axis=1)
+        return np.argmin(((observations[:, None] - self.seen) ** 2).sum(axis=2), axis=1)
