@@ -225,3 +225,46 @@ def test_runs_reach_the_top_or_fall(method, top, reach, sentence):
     assert (scores > top).sum() == reach
     assert (scores < 0.5).sum() == 10 - reach
     assert sentence in TEXT
+
+
+# what the page says of a method, with gaps for a column of 20, 100 and 500 episodes, or of some of these
+SAFE = [
+    (
+        "Basic RL",
+        "random MDPs",
+        "mean",
+        2,
+        (20, 100, 500),
+        "planning in a counted model (Basic RL) reaches {}, {} and {}",
+    ),
+    (
+        "Basic RL",
+        "random MDPs",
+        "cvar_1_percent",
+        2,
+        (20,),
+        "but {} in the worst hundredth of the logs of 20 episodes;",
+    ),
+    ("DUIPI", "random MDPs", "mean", 2, (20, 100, 500), "DUIPI does best, with {}, {} and {}"),
+    ("DUIPI", "random MDPs", "cvar_1_percent", 2, (20, 100, 500), "({}, {} and {} in the worst hundredth)."),
+    ("SPIBB", "random MDPs", "mean", 2, (20, 100, 500), "SPIBB waits for eight trials of an action: {}, {} and {}."),
+    ("HCPI", "random MDPs", "mean", 2, (20, 100, 500), "it passes hardly anything: {}, {} and {} on random MDPs,"),
+    ("HCPI", "Wet Chicken", "mean", 2, (20, 100, 500), "and {}, {} and {} on Wet Chicken."),
+    ("HCPI, doubly robust", "random MDPs", "mean", 2, (20, 100, 500), "would reach {}, {} and {} on random MDPs,"),
+    (
+        "HCPI, doubly robust",
+        "Wet Chicken",
+        "worse_than_today",
+        2,
+        (20, 100, 500),
+        "in a share of {}, {} and {} of all logs",
+    ),
+    ("Basic RL", "Wet Chicken", "worse_than_today", 2, (500,), "ends below the behaviour in a share of {} of the logs"),
+]
+
+
+@pytest.mark.parametrize(("method", "domain", "column", "digits", "episodes", "sentence"), SAFE)
+def test_the_page_says_of_safe_improvement_what_its_table_says(method, domain, column, digits, episodes, sentence):
+    summary = table("safe-improvement", "summary").filter(method=method)
+    values = [summary.filter(cell=f"{domain}, {count} episodes")[column].item() for count in episodes]
+    assert sentence.format(*(f"{value:.{digits}f}".replace("-", "−") for value in values)) in TEXT

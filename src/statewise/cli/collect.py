@@ -42,8 +42,9 @@ from statewise.policies.files import load_policy
 def command(
     domain: str, episodes: int, seed: int, out: Path, behaviour: str | None, noise: float, as_json: bool
 ) -> None:
-    """Write a log of DOMAIN: cartpole under uniformly random actions, or HIV treatment under a learned, noisy policy
-    (hiv: the stronger one; hiv-weak: the weaker one).
+    """Write a log of DOMAIN: cartpole under uniformly random actions, HIV treatment under a learned, noisy policy
+    (hiv: the stronger one; hiv-weak: the weaker one), or a finite problem (hard-example, random-mdp, wet-chicken) under
+    its usual behaviour. Every seed of random-mdp is another problem.
 
     The same seed gives the same file, byte for byte.
     """

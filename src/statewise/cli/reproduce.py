@@ -20,6 +20,12 @@ from statewise.experiments.paper import Preset, study_names
 @click.option("--preset", type=click.Choice(get_args(Preset)), help="Only methods with this preset [default: both].")
 @click.option("--methods", default="", metavar="A;B;…", help="Only these methods, by name.")
 @click.option("--cells", default="", metavar="A;B;…", help="Only these logs, by name.")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=1,
+    help="For safe-improvement: how many share the work [default: 1].",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder [default: runs/reproduce/NAME].")
 @click.option("--docs", type=click.Path(path_type=Path), help="Also put the results into this Markdown page.")
 @click.option("--no-run", is_flag=True, help="Only make tables and figures from earlier runs.")
@@ -29,6 +35,7 @@ def command(
     preset: Preset | None,
     methods: str,
     cells: str,
+    processes: int,
     out: Path | None,
     docs: Path | None,
     no_run: bool,
@@ -49,7 +56,7 @@ def command(
     out = Path("runs/reproduce") / (f"{name}-quick" if quick else name) if out is None else out
     writable(out / "results.md")
     if not no_run:
-        run(study, out, lambda message: click.echo(message, err=True))
+        run(study, out, lambda message: click.echo(message, err=True), processes)
     try:
         tables = tables_of(study, out)
     except FileNotFoundError as error:

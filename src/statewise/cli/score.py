@@ -26,7 +26,8 @@ BAR = 30  # characters of the longest bar
 def command(run: Path, name: str, episodes: int, seed: int, as_json: bool) -> None:
     """Play every checkpoint of RUN in a simulator and print the curve.
 
-    Learning never does this; it shows what was learned to those who have the simulator.
+    Learning never does this; it shows what was learned to those who have the simulator. Every seed of random-mdp is
+    another problem: give the seed of the log.
     """
     domain = DOMAINS[name]
     policies = RunFolder.open(run).policies()

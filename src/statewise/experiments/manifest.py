@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -46,17 +47,26 @@ def write(out: Path, study: Study) -> None:
     manifest = {
         "study": asdict(study),
         "settings": _merged(earlier.get("settings", {}), settings),
-        "data": {cell.name: _fingerprints(out, cell) for cell in study.cells},
+        "data": {cell.name: _fingerprints(out, study, cell) for cell in study.cells},
         "commit": provenance.commit(),
         **provenance.machine(),
     }
     write_text(out / "manifest.json", json.dumps(manifest, indent=2, default=str))
 
 
-def _fingerprints(out: Path, cell: Cell) -> dict[str, str]:
+def _fingerprints(out: Path, study: Study, cell: Cell) -> dict[str, str]:
     """Of the logs that were learned from or evaluated on, by seed."""
+    if study.kind == "safe":
+        return _block_fingerprints(out, cell)
     paths = sorted(records.log_path(out, cell, 0).parent.glob("*.npz"), key=lambda path: int(path.stem))
     return {path.stem: str(records.read(path)["fingerprint"]) for path in paths}
+
+
+def _block_fingerprints(out: Path, cell: Cell) -> dict[str, str]:
+    """One hash for the logs of each block: there are thousands of them."""
+    paths = (out / "blocks" / records.slug(cell.name)).glob("*/*.npz")
+    blocks = {path.stem: "".join(records.read(path)["fingerprints"]) for path in sorted(paths)}
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in blocks.items()}
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

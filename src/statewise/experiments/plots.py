@@ -41,6 +41,7 @@ def write_figure(study: Study, tables: Tables, out: Path) -> list[Path]:
         "curves": _curves,
         "cells": _differences,
         "selection": _scatter,
+        "safe": _shares,
     }
     with mpl.rc_context(SETTINGS):
         figure = draw[study.kind](study, tables)
@@ -182,6 +183,36 @@ def _points(axis: Axes, table: pl.DataFrame) -> None:
         if values.min() > 0 and values.max() > WIDE * values.min():
             axis.set_xscale("log")
             axis.set_yscale("log")
+
+
+def _shares(study: Study, tables: Tables) -> Figure:
+    """Mean and CVaR over the number of episodes, a row per domain."""
+    cells = {
+        "cell": [cell.name for cell in study.cells],
+        "domain": [cell.domain for cell in study.cells],
+        "episodes": [cell.episodes for cell in study.cells],
+    }
+    table = tables.frames["summary"].join(pl.DataFrame(cells), on="cell").sort("episodes")
+    names = [method.name for method in study.methods if method.name in set(table["method"])]
+    domains = list(dict.fromkeys(cell.domain for cell in study.cells))
+    figure, axes = _panels(len(domains), 2, width=5.0)
+    titles = {"mean": "mean over logs", "cvar_1_percent": "mean of the worst 1 % of logs"}
+    for row, domain in zip(axes, domains, strict=True):
+        for axis, (column, title) in zip(row, titles.items(), strict=True):
+            for number, name in enumerate(names):
+                mine = table.filter(domain=domain, method=name)
+                axis.plot(
+                    mine["episodes"], mine[column], LINES[number // len(COLOURS)], color=COLOURS[number % len(COLOURS)],
+                    marker="o", markersize=3, label=name,
+                )  # fmt: skip
+            axis.axhline(0, color="#888888", linewidth=0.8)
+            axis.set(title=f"{domain}, {title}", xlabel="episodes", ylabel="(V − V_b)/(V* − V_b)", xscale="log")
+            ticks = table.filter(domain=domain)["episodes"].unique(maintain_order=True).to_list()
+            axis.set_xticks(ticks, map(str, ticks))
+            axis.minorticks_off()
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", fontsize=8, frameon=False)
+    return figure
 
 
 def _exact(study: Study, tables: Tables) -> Figure:

@@ -14,6 +14,7 @@ import polars as pl
 
 from statewise.base.files import write_text
 from statewise.experiments import manifest, records
+from statewise.experiments.safe.run import blocks
 from statewise.experiments.study import Study, named
 from statewise.experiments.tables import Tables, last_of
 
@@ -34,8 +35,8 @@ def section(study: Study, tables: Tables, out: Path, folder: str = ".") -> str:
         "command": f"`{command_of(study)}`",
         "presets": ", ".join(presets) or "none (exact)",
         "logs": "; ".join(f"{cell.name}: {cell.episodes:,} episodes each" for cell in study.cells) or "none",
-        "dataset seeds": ", ".join(map(str, study.datasets)) or "none",
-        "score": f"{study.unit}, {study.score_episodes} episodes a checkpoint" if study.cells else "exact",
+        "dataset seeds": _seeds(study.datasets),
+        "score": _score(study),
         "machine": _recorded(study, out, "device", ", "),
         "commit": _recorded(study, out, "commit", ", "),
         "versions": _recorded(study, out, "versions", "; "),
@@ -45,6 +46,19 @@ def section(study: Study, tables: Tables, out: Path, folder: str = ".") -> str:
     for title, frame in _frames_to_show(study, tables):
         lines += [f"### {title}", "", markdown(frame), ""]
     return "\n".join(lines)
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    """All of them, or a range where they are many."""
+    if len(seeds) > 20 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        return f"{seeds[0]} to {seeds[-1]}"
+    return ", ".join(map(str, seeds)) or "none"
+
+
+def _score(study: Study) -> str:
+    if study.kind == "safe":
+        return f"{study.unit}, exact"
+    return f"{study.unit}, {study.score_episodes} episodes a checkpoint" if study.cells else "exact"
 
 
 def command_of(study: Study) -> str:
@@ -102,6 +116,9 @@ def _frames_to_show(study: Study, tables: Tables) -> list[tuple[str, pl.DataFram
             ("Gradients", grid.filter(pl.int_range(pl.len()) % 10 == 0)),
             ("Paths of α", frames["paths"].filter(pl.col("step") % 10 == 0)),
         ]
+    if study.kind == "safe":
+        by_cell = ((cell.name, frames["summary"].filter(cell=cell.name).drop("cell")) for cell in study.cells)
+        return [(name, frame) for name, frame in by_cell if len(frame)]
     shown = [(f"Last iterate ({study.unit})", frames["summary"])]
     if "pairs" in frames:
         shown.append(("Paired differences, first − second, with 95 % intervals", frames["pairs"]))
@@ -117,7 +134,10 @@ def _frames_to_show(study: Study, tables: Tables) -> list[tuple[str, pl.DataFram
 
 def _recorded(study: Study, out: Path, name: str, separator: str) -> str:
     """What the jobs' own records say, since they may come from several machines; without jobs, the manifest."""
-    paths = (records.job_path(out, *job).with_suffix(".json") for job in study.jobs())
+    if study.kind == "safe":
+        paths = (block.path(out).with_suffix(".json") for block in blocks(study))
+    else:
+        paths = (records.job_path(out, *job).with_suffix(".json") for job in study.jobs())
     made_with = [json.loads(path.read_text(encoding="utf-8")).get(name) for path in paths if path.is_file()]
     if not any(made_with):
         made_with = [(manifest.read(out) or {}).get(name)]

@@ -14,11 +14,17 @@ from typing import get_args
 from statewise.experiments import checkpoints, exact, manifest, runner
 from statewise.experiments.duration import duration_message
 from statewise.experiments.paper import Preset, study_names
+from statewise.experiments.safe import run as safe
 from statewise.experiments.study import Study, named
 
 
-def run(study: Study, out: Path, notify: runner.Notify) -> None:
+def run(study: Study, out: Path, notify: runner.Notify, processes: int = 1) -> None:
     """Everything that a study computes; what is already done is not repeated."""
+    if study.kind == "safe":
+        safe.run(study, out, notify, processes)
+        return
+    if processes != 1:
+        raise ValueError(f"processes: expected 1, since '{study.name}' runs in one process, got {processes}")
     if study.kind == "exact":
         exact.run(study, out)
         return
@@ -46,14 +52,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--preset", choices=get_args(Preset), help="only methods with this preset")
     parser.add_argument("--methods", default="", help="only these methods, by name, separated by semicolons")
     parser.add_argument("--cells", default="", help="only these logs, by name, separated by semicolons")
+    parser.add_argument("--processes", type=int, default=1, help="for safe-improvement: how many share the work")
     options = vars(parser.parse_args(arguments))
-    out, began = options.pop("out"), time.perf_counter()
+    out, processes, began = options.pop("out"), options.pop("processes"), time.perf_counter()
 
     def notify(message: str) -> None:
         print(f"[{time.perf_counter() - began:6.0f} s] {message}", file=sys.stderr, flush=True)
 
     try:
-        run(requested(**options), out, notify)
+        run(requested(**options), out, notify, processes)
     except (ValueError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -95,7 +95,7 @@ def _run_method(
         here = [seed for seed in seeds if kinds[seed] == kind]
         if here:
             alike = {seed: one for seed, one in prepared.items() if kinds[seed] == kind}
-            _run_alike(out, study, cell, method, here, logs, _Learner(config, alike), notify)
+            _run_alike(out, study, cell, method, here, logs, Learner(config, alike), notify)
 
 
 def _run_alike(
@@ -105,14 +105,13 @@ def _run_alike(
     method: Method,
     seeds: list[int],
     logs: Mapping[int, Dataset],
-    learn: _Learner,
+    learn: Learner,
     notify: Notify,
 ) -> None:
     """On an accelerator all seeds at once."""
     stride = study.stride(method)
-    alone = not learn.compiled or jax.default_backend() == "cpu"
     made_by = identity(study, cell, method)
-    for group in [[seed] for seed in seeds] if alone else [seeds]:
+    for group in [seeds] if learn.together else [[seed] for seed in seeds]:
         began = time.perf_counter()
         histories = learn(group, stride)
         learned = time.perf_counter()
@@ -130,12 +129,13 @@ def _run_alike(
         notify(f"{cell.name}, {method.name}, dataset {datasets}: last iterate {earnings} ({taken:.0f} s)")
 
 
-class _Learner:
+class Learner:
     """An algorithm on all logs of a cell, one log to a run."""
 
     def __init__(self, config: Settings, prepared: Mapping[int, tuple[Any, Any]]):
         self.config, self.order = config, list(prepared)
         self.compiled = algorithm_of(config).compiled
+        self.together = self.compiled and jax.default_backend() != "cpu"  # runs are faster side by side
         self.views = [view for _, view in prepared.values()]
         self.data = [data for data, _ in prepared.values()]
         if self.compiled:

@@ -14,11 +14,13 @@ from typing import Any, Literal
 from statewise.base.decode import changed, decode
 from statewise.base.registry import unknown_name
 from statewise.domains import DOMAINS
+from statewise.domains.source import Exact, Family
 from statewise.experiments.paper import Preset, paper_tables
+from statewise.experiments.safe import METHODS
 from statewise.learning.presets import preset
 from statewise.learning.settings import read_settings
 
-Kind = Literal["exact", "curves", "selection", "cells"]
+Kind = Literal["exact", "curves", "selection", "cells", "safe"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Method:
-    """An algorithm with a preset and changes to it."""
+    """An algorithm with a preset and changes to it, or one of `experiments.safe` with changes to its settings."""
 
     name: str
     algorithm: str
@@ -42,6 +44,7 @@ class Method:
     every: int | None = None  # updates between scores; None: as in the study
     settings: Mapping[str, Any] = field(default_factory=dict)
     ms: tuple[float, float] = (30.0, 10.0)  # an update on two cores, and on an H200 for all datasets at once
+    most_datasets: int | None = None  # how many of the study's datasets it runs on; None: all
 
     @property
     def group(self) -> Preset:
@@ -70,10 +73,16 @@ class Study:
 
     def config(self, cell: Cell, method: Method) -> Any:
         """The settings of a job; a cell's changes apply to the methods that have such settings."""
-        config = preset(method.preset, method.algorithm, DOMAINS[cell.domain].discount)
+        discount = DOMAINS[cell.domain].discount
+        if method.algorithm in METHODS:
+            config: Any = METHODS[method.algorithm](discount=discount)
+        else:
+            config = preset(method.preset, method.algorithm, discount)
         config = changed(config, method.settings, method.name)
         known = {each.name for each in fields(config)}
         config = changed(config, {k: v for k, v in cell.settings.items() if k in known}, cell.name)
+        if method.algorithm in METHODS:
+            return config
         most = config.updates if self.most_updates is None else min(config.updates, self.most_updates)
         return replace(config, updates=most)
 
@@ -83,8 +92,12 @@ class Study:
     def jobs(self) -> Iterator[tuple[Cell, Method, int]]:
         for cell in self.cells:
             for method in self.methods:
-                for seed in self.datasets:
+                for seed in self.datasets_of(method):
                     yield cell, method, seed
+
+    def datasets_of(self, method: Method) -> tuple[int, ...]:
+        """The datasets that the method runs on: all of them, or the first few."""
+        return self.datasets[: method.most_datasets]
 
     def restricted(self, *, methods: Sequence[str] = (), cells: Sequence[str] = (), group: Preset | None = None):
         """The same study with some of its methods and cells."""
@@ -125,9 +138,19 @@ def _study(name: str, table: Any, quick: bool) -> Study:
         raise ValueError(f"{name}: expected a table of settings, got {table!r}")
     small = table.get("quick", {})
     whole = {key: value for key, value in table.items() if key != "quick"}
+    if isinstance(whole.get("datasets"), str):
+        whole["datasets"] = _range(whole["datasets"], f"{name}.datasets")
     study = decode(Study, {**whole, "name": name}, name)
     _check(study)
     return _small(study, small) if quick else study
+
+
+def _range(text: str, where: str) -> list[int]:
+    """The numbers of "first-last", both included."""
+    first, _, last = text.partition("-")
+    if not (first.isdigit() and last.isdigit() and int(first) <= int(last)):
+        raise ValueError(f"{where}: expected a list of seeds or a range such as '1000-1999', got {text!r}")
+    return list(range(int(first), int(last) + 1))
 
 
 def _small(study: Study, changes: Mapping[str, Any]) -> Study:
@@ -163,5 +186,12 @@ def _check(study: Study) -> None:
     for cell in study.cells:
         if cell.lean != 0 and cell.domain != "cartpole":
             raise ValueError(f"{study.name}, cell {cell.name}: only CartPole's behaviour can lean")
+        source = DOMAINS[cell.domain]
+        if study.kind == "safe" and not isinstance(source, Exact | Family):
+            raise ValueError(f"{study.name}, cell {cell.name}: expected a finite problem, got '{cell.domain}'")
+        if study.kind != "safe" and isinstance(source, Family):
+            raise ValueError(
+                f"{study.name}, cell {cell.name}: every seed of '{cell.domain}' is another problem; use kind = 'safe'"
+            )
         for method in study.methods:
             study.config(cell, method)  # reports names and settings that do not exist

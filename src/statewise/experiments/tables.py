@@ -13,6 +13,7 @@ import polars as pl
 from statewise.base.files import written_whole
 from statewise.experiments import records
 from statewise.experiments.paired import difference
+from statewise.experiments.safe.tables import run_table, summary_table
 from statewise.experiments.selection_tables import checkpoint_table, selection_table
 from statewise.experiments.study import Cell, Study
 from statewise.learning.runs import RunError
@@ -30,6 +31,8 @@ def tables_of(study: Study, out: Path) -> Tables:
     """Reads what the runner wrote."""
     if study.kind == "exact":
         return Tables(_exact(out), 0)
+    if study.kind == "safe":
+        return _safe(study, out)
     jobs = {}
     for cell, method, seed in study.jobs():
         path = records.job_path(out, cell, method, seed)
@@ -165,6 +168,13 @@ def _pairs(study: Study, runs: pl.DataFrame) -> pl.DataFrame:
 def _mean_by(runs: pl.DataFrame, column: str) -> pl.DataFrame:
     """Mean score by update (a curve over datasets) or by dataset (over its curve)."""
     return runs.group_by("cell", "method", column, maintain_order=True).agg(pl.col("score").mean())
+
+
+def _safe(study: Study, out: Path) -> Tables:
+    runs = run_table(study, out)
+    if len(runs) == 0:
+        raise RunError(f"{out}: it has no finished block of '{study.name}'")
+    return Tables({"runs": runs, "summary": summary_table(study, runs)}, len(list(study.jobs())) - len(runs))
 
 
 def _exact(out: Path) -> dict[str, pl.DataFrame]:

@@ -1,0 +1,197 @@
+"""Runs a study of safe policy improvement: blocks of logs, each with its files, in one process or in many.
+
+    out/blocks/CELL/METHOD/FIRST-LAST.npz    seeds, exact values, whether the behaviour was kept, seconds
+    out/blocks/CELL/METHOD/FIRST-LAST.json   machine, versions and commit
+
+A block that is done is not run again. Nothing here needs more than the learning libraries.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import lru_cache
+from itertools import groupby
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from statewise.base.files import write_text
+from statewise.domains import DOMAINS
+from statewise.domains.source import Exact, Family
+from statewise.domains.tabular import Policy
+from statewise.experiments import manifest, provenance, records
+from statewise.experiments.runner import Learner, identity
+from statewise.experiments.safe import METHODS
+from statewise.experiments.safe.finite_log import FiniteLog
+from statewise.experiments.stack import stack_of
+from statewise.experiments.study import Cell, Method, Study
+from statewise.learning.fit import prepare
+from statewise.learning.runs import RunError
+
+TABULAR_BLOCK, LEARNING_BLOCK = 50, 10  # logs; those of a learner are stacked, and share a compiled program
+# One thread each: the processes share the cores among them
+SINGLE_THREADED = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+
+
+class Block(NamedTuple):
+    """A method on some logs of a cell."""
+
+    cell: Cell
+    method: Method
+    seeds: tuple[int, ...]
+
+    def path(self, out: Path) -> Path:
+        folder = out / "blocks" / records.slug(self.cell.name) / records.slug(self.method.name)
+        return folder / f"{self.seeds[0]}-{self.seeds[-1]}.npz"
+
+
+class Outcome(NamedTuple):
+    """A policy for one log, None where the behaviour is kept, and how long it took to find."""
+
+    policy: Policy | None
+    seconds: float
+
+
+def run(study: Study, out: Path, notify: Callable[[str], None], processes: int = 1) -> None:
+    """Runs the blocks that are not done yet."""
+    manifest.begin(out, study)
+    left = [block for block in blocks(study) if not _done(study, block, out)]
+    notify(f"{study.name}: {len(left)} blocks of logs left to run")
+    if processes == 1:
+        for number, block in enumerate(left, start=1):
+            notify(f"{number} of {len(left)}: {run_block(study, block, out)}")
+    elif left:
+        os.environ.update({name: os.environ.get(name, value) for name, value in SINGLE_THREADED.items()})
+        same_logs = [list(group) for _, group in groupby(left, key=lambda block: (block.cell.name, block.seeds))]
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            running = [pool.submit(_run_blocks, study, group, out) for group in same_logs]
+            for finished in as_completed(running):
+                for line in finished.result():
+                    notify(line)
+    manifest.write(out, study)
+
+
+def _run_blocks(study: Study, group: Sequence[Block], out: Path) -> list[str]:
+    return [run_block(study, block, out) for block in group]
+
+
+def blocks(study: Study) -> Iterator[Block]:
+    """What learns comes first. The same seeds follow one another, since making a random problem takes longest."""
+    for learning in (True, False):
+        methods = [method for method in study.methods if _learns(method) == learning]
+        size = LEARNING_BLOCK if learning else TABULAR_BLOCK
+        for first in range(0, len(study.datasets), size):
+            for cell in study.cells:
+                for method in methods:
+                    seeds = study.datasets_of(method)[first : first + size]
+                    if seeds:
+                        yield Block(cell, method, seeds)
+
+
+def run_block(study: Study, block: Block, out: Path) -> str:
+    """Writes the block's files; returns a line about it."""
+    began = time.perf_counter()
+    sources = [problem(block.cell.domain, seed) for seed in block.seeds]
+    logs = [_log(block.cell.domain, seed, block.cell.episodes) for seed in block.seeds]
+    config = study.config(block.cell, block.method)
+    outcomes = _each(config, logs) if block.method.algorithm in METHODS else _learned(config, logs)
+    scored = [score(source, outcome.policy) for source, outcome in zip(sources, outcomes, strict=True)]
+    arrays: dict[str, Any] = {name: np.array([one[name] for one in scored]) for name in scored[0]}
+    arrays |= {
+        "seeds": np.array(block.seeds),
+        "kept": np.array([outcome.policy is None for outcome in outcomes]),
+        "seconds": np.array([outcome.seconds for outcome in outcomes]),
+        "fingerprints": np.array([log.dataset.fingerprint for log in logs]),
+        "identity": identity(study, block.cell, block.method),
+    }
+    path = block.path(out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path.with_suffix(".json"), json.dumps({"commit": provenance.commit(), **provenance.machine()}))
+    records.write(path, arrays)  # last, since this file marks the block as done
+    taken, mean = time.perf_counter() - began, share(arrays).mean()
+    return f"{block.cell.name}, {block.method.name}, logs {path.stem}: {mean:.3f} on average ({taken:.0f} s)"
+
+
+@lru_cache(maxsize=2 * TABULAR_BLOCK)
+def problem(domain: str, seed: int) -> Exact:
+    """The finite problem of a seed."""
+    source = DOMAINS[domain]
+    if isinstance(source, Family):
+        return source.problem(seed)
+    assert isinstance(source, Exact)  # the study was checked
+    return source
+
+
+@lru_cache(maxsize=TABULAR_BLOCK)
+def _log(domain: str, seed: int, episodes: int) -> FiniteLog:
+    """Kept for the methods that follow on the same logs."""
+    source = problem(domain, seed)
+    return FiniteLog.of(source, source.collect(episodes, seed), seed)
+
+
+def score(source: Exact, policy: Policy | None) -> dict[str, float]:
+    """Exact values: without end, as this literature counts, and of at most `horizon` steps, as the log does."""
+    mdp, discount = source.problem, source.discount
+    new = source.table(policy)
+    return {
+        "value": mdp.value(new, discount),
+        "behaviour": mdp.value(source.behaviour, discount),
+        "optimum": mdp.value(mdp.optimal(discount), discount),
+        "value_within": mdp.value_within(new, discount, source.horizon),
+        "behaviour_within": mdp.value_within(source.behaviour, discount, source.horizon),
+    }
+
+
+def share(arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """(V − V_b)/(V* − V_b)."""
+    return (arrays["value"] - arrays["behaviour"]) / (arrays["optimum"] - arrays["behaviour"])
+
+
+def _each(method: Callable[[FiniteLog], Policy | None], logs: Sequence[FiniteLog]) -> list[Outcome]:
+    outcomes = []
+    for log in logs:
+        began = time.perf_counter()
+        policy = method(log)
+        outcomes.append(Outcome(policy, time.perf_counter() - began))
+    return outcomes
+
+
+def _learned(config: Any, logs: Sequence[FiniteLog]) -> list[Outcome]:
+    """An algorithm of the package on whole logs, in one compiled program: one after another, or side by side."""
+    prepared = {log.seed: prepare(config, log.dataset) for log in logs}
+    kinds = {seed: stack_of(data) for seed, (data, _) in prepared.items()}
+    outcomes: dict[int, Outcome] = {}
+    for kind in sorted(set(kinds.values())):
+        alike = [log for log in logs if kinds[log.seed] == kind]
+        learn = Learner(config, {log.seed: prepared[log.seed] for log in alike})
+        for group in [alike] if learn.together else [[log] for log in alike]:
+            began = time.perf_counter()
+            histories = learn([log.seed for log in group], stride=config.updates)
+            seconds = (time.perf_counter() - began) / len(group)
+            for log, history in zip(group, histories, strict=True):
+                table = np.asarray(history.policies[-1].probabilities(log.seen), np.float64)
+                outcomes[log.seed] = Outcome(table, seconds)
+    return [outcomes[log.seed] for log in logs]
+
+
+def _learns(method: Method) -> bool:
+    return method.algorithm not in METHODS or method.algorithm == "certified"
+
+
+def _done(study: Study, block: Block, out: Path) -> bool:
+    path = block.path(out)
+    if not path.is_file():
+        return False
+    if str(records.read(path)["identity"]) != identity(study, block.cell, block.method):
+        raise RunError(f"{path}: made with other settings; choose another folder")
+    return True
