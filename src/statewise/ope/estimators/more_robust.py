@@ -5,7 +5,9 @@
 
 In expectation qᵀΩq is, up to a constant, the variance of ρ (Q^π − Q̂) over the behaviour's actions, which is what a step
 adds to that of the doubly robust estimate. Q̂ is linear in the state ratio's features, so that θ solves one linear
-system. As with the other critics, each fold of episodes is judged by that of the others.
+system. As with the other critics, each fold of episodes is judged by that of the others. Products of ρ leave few rows
+that count, and so θ is held to that of the usual critic by a penalty, which is chosen by the objective on held-out
+episodes.
 
 Where only the taken actions' propensities are logged, Ω is not known. Then the second moment is minimised in place of
 the variance: Σ γ²ᵗ (ρ₀…ρₜ)² (Q̂(sₜ,aₜ) − Rₜ)².
@@ -13,17 +15,21 @@ the variance: Σ γ²ᵗ (ρ₀…ρₜ)² (Q̂(sₜ,aₜ) − Rₜ)².
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from statewise.ope.estimators.per_decision import carried_by_decisions, per_decision
+from statewise.ope.linear_critic import cross_fitted, moved_by
 from statewise.ope.prepared import Case
 from statewise.ope.quotient import Quotient
 from statewise.parts.ratio_closed_form import FOLDS
 
-RIDGE = 1e-4  # of features with second moment 1, and weights that sum to 1
+# To choose from, for features with second moment 1 and weights that sum to 1; the last leaves the usual critic
+RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, np.inf)
+System = tuple[np.ndarray, np.ndarray]
 CHUNK = 20_000  # rows at a time, which bounds memory
 
 
@@ -43,7 +49,7 @@ class Objective:
         turned = self.spread * q - self.joint * q.sum(axis=1, keepdims=True)
         return self.weight[:, None] * self.policy * turned
 
-    def system(self, rows: Int[np.ndarray, " some"]) -> tuple[np.ndarray, np.ndarray]:
+    def system(self, rows: Int[np.ndarray, " some"]) -> System:
         """H and h of some rows, where the gradient is Hθ − h; θ is flattened from [rank, actions]."""
         rank, actions = self.features.shape[1], self.policy.shape[1]
         normal, target = np.zeros((rank, actions, rank, actions)), np.zeros((rank, actions))
@@ -62,23 +68,51 @@ class Objective:
 
 def more_robust_doubly_robust(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
     """Farajtabar, Chow, Ghavamzadeh (2018)."""
-    log, data = case.prepared, case.prepared.dataset
-    objective = objective_of(case, rewards)
+    log, data, usual = case.prepared, case.prepared.dataset, cross_fitted(case, rewards)
+    objective, carried = objective_of(case, rewards), carried_by_decisions(case)
     fold = log.horizon_equations.fold_of_episode[data.episode_of_step]
-    everything, moved = np.empty_like(case.probabilities), np.zeros(data.episodes)
+    change, moved = np.empty_like(case.probabilities), moved_by(case, rewards, usual, carried)
     systems = [objective.system(np.flatnonzero(fold == f)) for f in range(FOLDS)]
-    for held_out in range(FOLDS):
-        inside, others = fold == held_out, [f for f in range(FOLDS) if f != held_out]
-        normal, target = (np.sum([systems[f][i] for f in others], axis=0) for i in range(2))
-        normal = normal + RIDGE * np.eye(len(target))
-        slope = _slope(case, objective.features, inside)
-        theta, back = np.linalg.solve(normal, np.column_stack([target, slope.ravel()])).T.reshape(2, *slope.shape)
-        everything[inside] = objective.features[inside] @ theta
-        moved += _moved_by(case, objective, theta, back, ~inside)
-    values = (everything * case.probabilities).sum(axis=1)
-    chosen = np.take_along_axis(everything, data.actions[:, None].astype(np.int64), axis=1)[:, 0]
+    ridge = best_ridge(systems, [fit.weights for fit in usual.fits])
+    for held_out, fit in enumerate(usual.fits):
+        inside, slope = fold == held_out, _slope(case, objective.features, fold == held_out)
+        others = [systems[f] for f in range(FOLDS) if f != held_out]
+        delta, back = corrected(others, fit.weights, ridge, slope)
+        change[inside] = objective.features[inside] @ delta
+        moved += _moved_by(case, objective, fit.weights + delta, back, ~inside)
+    values = usual.values + (change * case.probabilities).sum(axis=1)
+    chosen = usual.chosen + np.take_along_axis(change, data.actions[:, None].astype(np.int64), axis=1)[:, 0]
     left = per_decision(case, log.targets(rewards, values) - chosen)
     return replace(left, numerator=values[data.starts[:-1]] + left.numerator + moved)
+
+
+def best_ridge(systems: Sequence[System], usual: Sequence[Float[np.ndarray, "rank actions"]]) -> float:
+    """The penalty whose critics do best on the episodes that they were not fitted to."""
+    losses = []
+    for ridge in RIDGES:
+        loss = 0.0
+        for f, (normal, target) in enumerate(systems):
+            others = [system for g, system in enumerate(systems) if g != f]
+            theta = (usual[f] + corrected(others, usual[f], ridge)[0]).ravel()
+            loss += theta @ normal @ theta - 2 * target @ theta
+        losses.append(loss)
+    return RIDGES[int(np.argmin(losses))]
+
+
+def corrected(
+    systems: Sequence[System],
+    usual: Float[np.ndarray, "rank actions"],
+    ridge: float,
+    slope: Float[np.ndarray, "rank actions"] | None = None,
+) -> tuple[Float[np.ndarray, "rank actions"], Float[np.ndarray, "rank actions"]]:
+    """Δ = argmin of the objective at θ̂ + Δ, plus ridge ‖Δ‖², with θ̂ the usual critic; and (H + ridge)⁻¹ slope."""
+    slope = np.zeros_like(usual) if slope is None else slope
+    if ridge == np.inf:
+        return np.zeros_like(usual), np.zeros_like(usual)
+    normal, target = (np.sum([system[i] for system in systems], axis=0) for i in range(2))
+    sides = np.column_stack([target - normal @ usual.ravel(), slope.ravel()])
+    delta, back = np.linalg.solve(normal + ridge * np.eye(len(target)), sides).T.reshape(2, *usual.shape)
+    return delta, back
 
 
 def objective_of(case: Case, rewards: Float[np.ndarray, " steps"]) -> Objective:
