@@ -5,6 +5,7 @@ from statewise.algorithms.acer import ACER as ACER
 from statewise.algorithms.behaviour_cloning import BehaviourCloning as BehaviourCloning
 from statewise.algorithms.cql import CQL as CQL
 from statewise.algorithms.fitted_q import FittedQ as FittedQ
+from statewise.algorithms.geoffpac import GeoffPAC as GeoffPAC
 from statewise.algorithms.offpac import OffPAC as OffPAC
 from statewise.algorithms.opposd import OPPOSD as OPPOSD
 from statewise.algorithms.sac import SAC as SAC
@@ -51,6 +52,7 @@ from statewise.parts.emphasis import Emphasis as Emphasis
 from statewise.parts.fit_ratio import fit_ratio as fit_ratio
 from statewise.parts.q_network import QNetwork as QNetwork
 from statewise.parts.ratio_closed_form import ClosedForm as ClosedForm
+from statewise.parts.ratio_cop_td import COPTD as COPTD
 from statewise.parts.ratio_network import RatioNetwork as RatioNetwork
 from statewise.parts.temperature import Temperature as Temperature
 from statewise.policies.external import as_target as as_target

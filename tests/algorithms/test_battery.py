@@ -16,6 +16,7 @@ from statewise.algorithms.acer import ACER
 from statewise.algorithms.behaviour_cloning import BehaviourCloning
 from statewise.algorithms.cql import CQL
 from statewise.algorithms.fitted_q import FittedQ
+from statewise.algorithms.geoffpac import GeoffPAC
 from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
 from statewise.algorithms.sac import SAC
@@ -26,7 +27,7 @@ from statewise.parts.actor import Actor
 from statewise.parts.anchor import Anchor
 from statewise.parts.critic import Critic
 from statewise.parts.q_network import QNetwork
-from statewise.parts.ratio import ClosedForm
+from statewise.parts.ratio import COPTD, ClosedForm
 from statewise.parts.temperature import Temperature
 
 DISCOUNT = 0.9
@@ -53,6 +54,7 @@ MDP = corridor()
 
 actors = Actor(hidden=(), batch=300, clone_steps=20, clone_batch=100, learning_rate=0.1, anchor=Anchor(weight=0.0))
 critics = Critic(hidden=(), batch=200, steps=10, warm_steps=100, learning_rate=2e-2, target_rate=0.2)
+cop_td = COPTD(hidden=(), batch=200, steps=10, warm_steps=100, learning_rate=2e-2, target_rate=0.2)
 q = QNetwork(hidden=(), batch=200, steps=10, learning_rate=5e-2, target_rate=0.1)
 loops: dict[str, Any] = {"discount": DISCOUNT, "updates": 60}
 
@@ -69,6 +71,9 @@ ROWS = {
         OPPOSD(critic=critics, actor=actors, ratio=ClosedForm(features=16, rank=4), **loops), propensities=True
     ),
     "offpac": Row(OffPAC(critic=critics, actor=actors, **loops), propensities=True),
+    "geoffpac": Row(
+        GeoffPAC(critic=critics, actor=actors, ratio=cop_td, counterfactual=0.5, **loops), propensities=True
+    ),
     "sac": Row(SAC(critic=q, temperature=Temperature(0.01), hidden=(), learning_rate=0.2, batch=300, **loops)),
     "acer": Row(
         ACER(critic=q, hidden=(), learning_rate=0.2, batch=300, clone_steps=20, trust=None, **loops), propensities=True
@@ -78,6 +83,11 @@ ROWS = {
     "behaviour-cloning": Row(
         BehaviourCloning(hidden=(), learning_rate=0.1, batch=5000, **loops), learns="the behaviour", values=False
     ),
+}
+# the same algorithms with other parts
+VARIANTS = {
+    "opposd by cop-td": replace(ROWS["opposd"].config, ratio=cop_td),
+    "acer with the state ratio": replace(ROWS["acer"].config, state_ratio=ClosedForm(features=16, rank=4)),
 }
 LEARNERS = [name for name, row in ROWS.items() if row.learns == "the best policy"]
 SEEDS = (3, 5)
@@ -130,16 +140,26 @@ def test_table_holds_every_algorithm():
         assert name_of(row.config) == name
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_learns_the_best_policy(runs, name):
+def assert_best(result):
     choices = [np.eye(3)[[(code // 3**s) % 3 for s in range(4)]] for code in range(81)]
     legal = [choice for choice in choices if not (choice * ~LEGAL).any()]
     best = max(MDP.value(choice, DISCOUNT) for choice in legal)
     assert MDP.value(np.eye(3)[FORWARD], DISCOUNT) == best
     start = MDP.value(BEHAVIOUR, DISCOUNT)
-    for policy in policies_of(runs(name)):
+    for policy in policies_of(result):
         assert (MDP.value(policy, DISCOUNT) - start) / (best - start) > 0.9
         assert (policy.argmax(axis=1) == FORWARD).all()
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_learns_the_best_policy(runs, name):
+    assert_best(runs(name))
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_learns_the_best_policy_with_other_parts(data, name):
+    config = VARIANTS[name]
+    assert_best(fit(data, config, seeds=list(SEEDS), checkpoint_every=config.updates))
 
 
 @pytest.mark.parametrize("name", [name for name in ROWS if name not in LEARNERS])

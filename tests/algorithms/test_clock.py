@@ -24,6 +24,7 @@ CRITIC = sw.Critic(hidden=(8,), batch=20, warm_steps=5)
 KNOWING = replace(CRITIC, clock=True)
 CLOSED = sw.ClosedForm(features=16)
 NETWORK = sw.RatioNetwork(batch=20, steps=2, warm_steps=2)
+COP_TD = sw.COPTD(batch=20, steps=2, warm_steps=2)
 SMALL = {
     "opposd": sw.OPPOSD(ratio=CLOSED, critic=CRITIC, actor=ACTOR, updates=2),
     "opposd, critic": sw.OPPOSD(ratio=CLOSED, critic=KNOWING, actor=ACTOR, updates=2),
@@ -31,6 +32,7 @@ SMALL = {
         ratio=NETWORK, critic=replace(CRITIC, trace=0.5), actor=replace(ACTOR, features=(0, 2)), smoothing=0.1
     ),
     "network, critic": sw.OPPOSD(ratio=NETWORK, critic=KNOWING, actor=ACTOR),
+    "cop-td": sw.OPPOSD(ratio=COP_TD, critic=CRITIC, actor=ACTOR),
     "critic alone": sw.OPPOSD(ratio=replace(NETWORK, clock=False), critic=KNOWING, actor=ACTOR),
     "offpac": sw.OffPAC(critic=KNOWING, actor=ACTOR),
     "acer": sw.ACER(
@@ -79,7 +81,7 @@ def test_only_what_is_to_know_the_time_sees_the_clock(data, name):
     assert inputs_of(learned.actor.network) == policy
     assert inputs_of(learned.critic.network) == policy + getattr(config.critic, "clock", False)
     settings = getattr(config, "ratio", None) or getattr(config, "state_ratio", None)
-    if isinstance(settings, sw.RatioNetwork):
+    if isinstance(settings, sw.RatioNetwork | sw.COPTD):
         assert inputs_of(learned.ratio.network) == policy + settings.clock
     elif settings is not None:
         assert log.ground.basis.knots.shape == (LIMIT,)

@@ -61,6 +61,6 @@ def learned(config, data):
 def test_weight_of_one_changes_nothing_and_the_true_one_does(data, name, monkeypatch):
     without, weighed = WEIGHTS[name]
     assert np.abs(learned(without, data) - learned(weighed, data)).max() > 1e-6
-    monkeypatch.setattr(emphasis, "follow_on", lambda ratios, first, discount: jnp.ones_like(ratios))
+    monkeypatch.setattr(emphasis, "follow_on", lambda ratios, first, discount, interest: interest)
     monkeypatch.setattr(ratio, "of_rows", lambda ground, state, rows: jnp.ones(rows.reward.shape))
     np.testing.assert_array_equal(learned(without, data), learned(weighed, data))

@@ -316,7 +316,7 @@ def test_a_value_that_is_not_identified_is_not_printed():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"estimator": "magic"}, "no estimator 'magic'; choose from doubly-robust-state-ratio"),
+        ({"estimator": "xyz"}, "no estimator 'xyz'; choose from doubly-robust-state-ratio"),
         ({"level": 95.0}, "level: expected a number between 0 and 1, got 95.0"),
         ({"discount": 1.5}, "discount: expected a number above 0 and at most 1, got 1.5"),
     ],

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from statewise.domains.tabular import TabularMDP
-from statewise.ops.returns import follow_on, lambda_returns, retrace_returns
+from statewise.ops.returns import follow_on, lambda_returns, look_ahead, retrace_returns
 
 TRACES = [0.0, 0.3, 1.0]
 DISCOUNT, STEPS = 0.9, 4
@@ -146,13 +146,24 @@ def test_mean_of_retrace_is_the_policys_action_value_if_its_critic_is_right(trac
 def test_follow_on_traces_against_a_loop():
     rng = np.random.default_rng(5)
     lengths = [4, 1, 7, 2]
-    ratios, first, expected = rng.gamma(1.0, size=sum(lengths)), [], []
+    ratios, interest, first, expected = rng.gamma(1.0, size=sum(lengths)), rng.random(sum(lengths)), [], []
     for length in lengths:
         begin = len(first)
         first += [True] + [False] * (length - 1)
-        trace = 1.0
+        trace = 0.0
         for t in range(length):
-            trace = 1.0 if t == 0 else 1.0 + DISCOUNT * ratios[begin + t - 1] * trace
+            trace = interest[begin + t] + (0.0 if t == 0 else DISCOUNT * ratios[begin + t - 1] * trace)
             expected.append(trace)
-    got = jax.jit(follow_on)(ratios.astype(np.float32), np.array(first), DISCOUNT)
+    got = jax.jit(follow_on)(ratios.astype(np.float32), np.array(first), DISCOUNT, interest.astype(np.float32))
     np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_looking_ahead_against_a_loop():
+    gains, factors = np.random.default_rng(6).normal(size=(2, 30))
+    factors[[4, 11]] = 0.0
+    expected, following = [], 0.0
+    for gain, factor in zip(gains[::-1], factors[::-1], strict=True):
+        following = gain + factor * following
+        expected.append(following)
+    got = jax.jit(look_ahead)(gains.astype(np.float32), factors.astype(np.float32))
+    np.testing.assert_allclose(got, expected[::-1], rtol=1e-4, atol=1e-5)

@@ -46,6 +46,7 @@ ALGORITHMS: Registry[Algorithm] = Registry(
     {
         "opposd": "statewise.algorithms.opposd:ALGORITHM",
         "offpac": "statewise.algorithms.offpac:ALGORITHM",
+        "geoffpac": "statewise.algorithms.geoffpac:ALGORITHM",
         "sac": "statewise.algorithms.sac:ALGORITHM",
         "acer": "statewise.algorithms.acer:ALGORITHM",
         "behaviour-cloning": "statewise.algorithms.behaviour_cloning:ALGORITHM",

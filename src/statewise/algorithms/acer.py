@@ -29,7 +29,7 @@ from statewise.parts.learned import Learned, descend_once, start
 from statewise.parts.metrics import INITIAL_STATES, Metrics, of_learner
 from statewise.parts.policy import entropy, expectation, log_policy
 from statewise.parts.q_network import QNetwork
-from statewise.parts.ratio import ClosedForm, RatioNetwork
+from statewise.parts.ratio import COPTD, ClosedForm, RatioNetwork
 from statewise.parts.tracked import Tracked, follow
 from statewise.parts.trust_region import project
 from statewise.parts.view import View, scale_of_returns, view_of
@@ -53,7 +53,7 @@ class ACER:
     decay: bool = True
     batch: int = 5000
     clone_steps: int = 2000
-    state_ratio: ClosedForm | RatioNetwork | None = None
+    state_ratio: ClosedForm | RatioNetwork | COPTD | None = None
     updates: int = 500
 
 

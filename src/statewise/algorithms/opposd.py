@@ -25,7 +25,7 @@ from statewise.parts.chain import Kind, chain_of
 from statewise.parts.critic import Critic
 from statewise.parts.learned import Learned, start
 from statewise.parts.metrics import Metrics, measure
-from statewise.parts.ratio import ClosedForm, RatioNetwork
+from statewise.parts.ratio import COPTD, ClosedForm, RatioNetwork
 from statewise.parts.view import View, scale_of_returns, view_of
 from statewise.policies.network import Policy
 
@@ -42,7 +42,7 @@ class OPPOSD:
 
     discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
     variant: Literal["full", "discounted-ratio", "average"] = "discounted-ratio"
-    ratio: ClosedForm | RatioNetwork = field(default_factory=ClosedForm)
+    ratio: ClosedForm | RatioNetwork | COPTD = field(default_factory=ClosedForm)
     critic: Critic = field(default_factory=Critic)
     actor: Actor = field(default_factory=Actor)
     scale_values: bool = True  # the critic works in units of the log's returns

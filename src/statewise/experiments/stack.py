@@ -19,6 +19,7 @@ from statewise.data.device import DeviceLog
 from statewise.data.sampling import RowSampler
 from statewise.parts.ratio import Ground
 from statewise.parts.ratio_closed_form import Flow
+from statewise.parts.ratio_cop_td import Moves
 
 
 def stacked(prepared: Sequence[Any]) -> Any:
@@ -84,7 +85,10 @@ def _sampler(sampler: RowSampler, horizon: int) -> RowSampler:
 
 
 def _ground(ground: Ground, steps: int, rows: int, fold: int) -> Ground:
-    flow = ground.flow
+    flow, moves = ground.flow, ground.moves
+    if moves is not None:
+        longer = Moves(_padded(moves.onward, rows), _padded(moves.recorded, rows))
+        return replace(ground, moves=longer)
     if flow is None:
         return ground
     # the states in which episodes ended come after those of the decisions

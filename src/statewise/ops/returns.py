@@ -1,4 +1,4 @@
-"""Off-policy returns: λ-returns, Retrace, and the follow-on trace."""
+"""Off-policy returns: λ-returns, Retrace, and traces along the rows of a log."""
 
 import jax
 import jax.numpy as jnp
@@ -54,14 +54,22 @@ def retrace_returns(
 
 
 def follow_on(
-    ratios: Float[Array, " rows"], first: Bool[Array, " rows"], discount: Float[Array, ""] | float
+    ratios: Float[Array, " rows"],
+    first: Bool[Array, " rows"],
+    discount: Float[Array, ""] | float,
+    interest: Float[Array, " rows"],
 ) -> Float[Array, " rows"]:
-    """Fₜ = 1 + γ ρₜ₋₁ Fₜ₋₁ along the rows of all episodes, restarted where an episode begins (`first`)."""
+    """Fₜ = iₜ + γ ρₜ₋₁ Fₜ₋₁ along the rows of all episodes, restarted where an episode begins (`first`)."""
     before = jnp.concatenate([jnp.zeros(1, ratios.dtype), ratios[:-1]])
     factors = jnp.where(first, 0.0, discount * before)
+    return jax.lax.associative_scan(_after, (factors, interest))[1]
 
-    # F ↦ aF + b, composed in parallel
-    def after(early, late):
-        return early[0] * late[0], late[0] * early[1] + late[1]
 
-    return jax.lax.associative_scan(after, (factors, jnp.ones_like(factors)))[1]
+def look_ahead(gains: Float[Array, " rows"], factors: Float[Array, " rows"]) -> Float[Array, " rows"]:
+    """Uₜ = gₜ + fₜ Uₜ₊₁ along the rows of a log; 0 comes after the last."""
+    return jax.lax.associative_scan(_after, (factors, gains), reverse=True)[1]
+
+
+def _after(early: tuple[Array, Array], late: tuple[Array, Array]) -> tuple[Array, Array]:
+    """x ↦ ax + b, one after another: composed so, a recursion is computed in parallel."""
+    return early[0] * late[0], late[0] * early[1] + late[1]

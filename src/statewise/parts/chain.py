@@ -28,7 +28,8 @@ class Chain:
 
     kind: Kind
     onward: Float[np.ndarray, " steps"]  # γc: the chance of moving on to the next state; otherwise the episode restarts
-    weight: Float[np.ndarray, " steps"]  # γᵗ times what the row stands for; 0 where the next state is unknown
+    recorded: Float[np.ndarray, " steps"]  # what the row stands for; 0 where the next state is unknown
+    weight: Float[np.ndarray, " steps"]  # γᵗ times that
     timed: bool = False  # states are those of state and time together
 
     @property
@@ -57,4 +58,4 @@ def chain_of(dataset: Dataset, discount: float, stationary: bool = True) -> Chai
         usable = recorded_weight(dataset)
         onward[last] = 0.0
         onward[nothing_follows(dataset)] = 0.0
-    return Chain(kind, onward, discount**dataset.time * usable, timed=has_clock(dataset))
+    return Chain(kind, onward, usable, discount**dataset.time * usable, timed=has_clock(dataset))

@@ -19,9 +19,9 @@ from statewise.data.discount import discount_of
 from statewise.ops.keys import key_for
 from statewise.parts import ratio, ratio_closed_form, ratio_network
 from statewise.parts.chain import chain_of
-from statewise.parts.learned import Learned
 from statewise.parts.ratio import Ground, State
 from statewise.parts.ratio_closed_form import ClosedForm, Solution
+from statewise.parts.ratio_cop_td import COPTD
 from statewise.parts.ratio_network import RatioNetwork
 from statewise.policies.probabilities import probabilities_of
 
@@ -65,7 +65,7 @@ class Ratio:
         steps = None
         if self.limit is not None:
             steps = _steps(time, len(scaled), self.limit)
-            if isinstance(self.state, Learned):  # the network sees the clock as an observation
+            if not isinstance(self.state, Solution):  # a network sees the clock as an observation
                 scaled = np.column_stack([scaled, clock(steps, self.limit)])
         w = ratio.of_states(self.ground, self.state, jnp.asarray(scaled, jnp.float32), steps)
         return np.asarray(w, np.float64) / self.scale
@@ -76,7 +76,7 @@ def fit_ratio(
     dataset: Dataset,
     *,
     discount: float | None = None,
-    method: Literal["closed-form", "network"] | ClosedForm | RatioNetwork = "closed-form",
+    method: Literal["closed-form", "network", "cop-td"] | ratio.Settings = "closed-form",
     steps: int = 5000,
     seed: int = 0,
 ) -> Ratio:
@@ -85,13 +85,13 @@ def fit_ratio(
     `policy` has `.probabilities(observations)`, or is a function of observations that returns probabilities
     [n, actions]. `discount` defaults to the log's own; with 1, w is the ratio of visits per episode where episodes
     terminate, and of stationary distributions where they continue. Where a limit cuts episodes off, w also depends on
-    the step within the episode. `steps` is for the network.
+    the step within the episode. `steps` is for methods that learn a network.
 
     >>> w = fit_ratio(policy, train, discount=0.98)  # doctest: +SKIP
     >>> w(observations), w.diagnostics.effective_share  # doctest: +SKIP
     >>> w(observations, time)  # where there is a limit  # doctest: +SKIP
     """
-    settings = {"closed-form": ClosedForm(), "network": RatioNetwork()}[method] if isinstance(method, str) else method
+    settings = _methods()[method] if isinstance(method, str) else method
     discount = discount_of(dataset, discount)
     propensities = propensities_of(dataset)
     probabilities = probabilities_of(policy, dataset)
@@ -111,10 +111,8 @@ def fit_ratio(
         state: State = _solve(settings, ground.flow, jnp.asarray(rho[counts], jnp.float32))
     else:
         log = device_log(scaled, discount)
-        learned = ratio_network.initial(settings, scaled.observations.shape[1], key_for(key, "ratio"))
-        state = _learn(
-            settings, learned, jnp.asarray(rho[counts], jnp.float32), log, chain.kind, ground.bandwidth, steps, key
-        )
+        state = ratio.initial(settings, ground, scaled.observations.shape[1], key_for(key, "ratio"))
+        state = _learn(settings, ground, state, jnp.asarray(rho[counts], jnp.float32), log, chain.kind, steps, key)
     raw, weight = np.zeros(len(dataset)), np.zeros(len(dataset))
     raw[counts] = _signed(ground, state, scaled)
     weight[counts] = 1.0 if chain.visits is None else chain.visits
@@ -134,6 +132,10 @@ def fit_ratio(
     )
 
 
+def _methods() -> dict[str, ratio.Settings]:
+    return {"closed-form": ClosedForm(), "network": RatioNetwork(), "cop-td": COPTD()}
+
+
 def _steps(time: Int[np.ndarray, " n"] | int | None, count: int, limit: int) -> Int[np.ndarray, " n"]:
     """The step of each observation, checked."""
     if time is None:
@@ -151,8 +153,8 @@ def _solve(settings: ClosedForm, flow: ratio_closed_form.Flow, rho: jax.Array) -
 
 
 @eqx.filter_jit
-def _learn(settings: RatioNetwork, learned, rho, log, chain, bandwidth, steps: int, key):
-    return ratio_network.fit(settings, learned, lambda rows: rho[rows.index], log, chain, bandwidth, steps, key)
+def _learn(settings: RatioNetwork | COPTD, ground: Ground, state: State, rho, log, chain, steps: int, key) -> State:
+    return ratio.fit_network(settings, ground, state, lambda rows: rho[rows.index], log, chain, steps, key)
 
 
 def _signed(ground: Ground, state: State, scaled: Dataset) -> Float[np.ndarray, " steps"]:
@@ -161,7 +163,7 @@ def _signed(ground: Ground, state: State, scaled: Dataset) -> Float[np.ndarray, 
         assert ground.flow is not None
         return np.asarray(ground.flow.phi[: len(scaled)] @ state.beta, np.float64)
     states = jnp.asarray(scaled.observations, jnp.float32)
-    return np.asarray(ratio_network.state_ratio(state.network, states), np.float64)
+    return np.asarray(ratio_network.state_ratio(ratio.network_of(state), states), np.float64)
 
 
 def _diagnose(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
 
+from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
+
+T = TypeVar("T")
 
 
 class Learned(eqx.Module):
@@ -36,6 +39,15 @@ def descend_once(
     value, gradient = jax.value_and_grad(loss)(learned.network)
     changes, state = optimiser.update(gradient, learned.optimiser, learned.network)  # pyright: ignore
     return Learned(optax.apply_updates(learned.network, changes), state), value  # pyright: ignore
+
+
+def in_chunks(chunk: Callable[[T, Key[Array, ""], int], T], state: T, steps: int, size: int, key: Key[Array, ""]) -> T:
+    """`chunk(state, key, count)` for `size` steps at a time, so that what it draws ahead needs no more memory."""
+    whole, rest = divmod(steps, size)
+    if whole > 0:
+        keys = jax.random.split(key_for(key, "chunks"), whole)
+        state, _ = jax.lax.scan(lambda state, key: (chunk(state, key, size), None), state, keys)
+    return chunk(state, key, rest) if rest > 0 else state
 
 
 def descend(

@@ -1,6 +1,6 @@
-"""The state ratio w(s) = d^π(s)/d^μ(s) of a fixed policy: one interface to both estimators.
+"""The state ratio w(s) = d^π(s)/d^μ(s) of a fixed policy: one interface to its three estimators.
 
-On a log with a clock it is w(s, t): the network sees the clock as an observation, the closed form has features of both.
+On a log with a clock it is w(s, t): networks see the clock as an observation, the closed form has features of both.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from statewise.data.device import DeviceLog, Rows
 from statewise.ops.kernels import median_distance
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
-from statewise.parts import ratio_closed_form, ratio_network
+from statewise.parts import ratio_closed_form, ratio_cop_td, ratio_network
 from statewise.parts.chain import Chain, Kind
 from statewise.parts.learned import Learned
 from statewise.parts.policy import action_ratio
 from statewise.parts.ratio_closed_form import Basis, ClosedForm, Flow, Solution
-from statewise.parts.ratio_network import RatioNetwork
+from statewise.parts.ratio_cop_td import COPTD, Moves
+from statewise.parts.ratio_network import ActionRatio, RatioNetwork
+from statewise.parts.tracked import Tracked
 
-Settings = ClosedForm | RatioNetwork
-State = Solution | Learned
+Settings = ClosedForm | RatioNetwork | COPTD
+State = Solution | Learned | Tracked
 
 
 class Ground(eqx.Module):
@@ -36,22 +38,25 @@ class Ground(eqx.Module):
     bandwidth: Float[Array, ""]
     basis: Basis | None
     flow: Flow | None
+    moves: Moves | None = None
 
 
 def clocked(settings: Settings, dataset: Dataset, limit: int | None) -> tuple[Dataset, Dataset]:
     """The log as the ratio sees it, with a clock where there is a limit, and the log that rows are drawn from.
 
-    That has a clock only for the network, which reads it from the rows; what is expected of them after the limit does
-    not change.
+    That has a clock only for networks, which read it from the rows; what is expected of them after the limit does not
+    change.
     """
     if limit is None or not settings.clock:
         return dataset, dataset
     timed = with_clock(dataset, limit, ends=False)
-    return timed, timed if isinstance(settings, RatioNetwork) else up_to(dataset, limit)
+    return timed, up_to(dataset, limit) if isinstance(settings, ClosedForm) else timed
 
 
 def prepare(settings: Settings, dataset: Dataset, chain: Chain, key: Key[Array, ""]) -> Ground:
     """Everything that does not depend on the policy; observations must be scaled."""
+    if isinstance(settings, COPTD):
+        return Ground(jnp.ones(()), None, None, ratio_cop_td.moves_of(chain))
     observed, times, limit = dataset.observations, None, None
     if isinstance(settings, ClosedForm) and has_clock(dataset):
         observed, times, limit = observed[:, :-1], dataset.time, dataset.horizon.steps
@@ -71,6 +76,8 @@ def initial(settings: Settings, ground: Ground, features: int, key: Key[Array, "
     """w before anything is fitted; w ≡ 1 for the closed form, which has no warm start."""
     if isinstance(settings, RatioNetwork):
         return ratio_network.initial(settings, features, key)
+    if isinstance(settings, COPTD):
+        return ratio_cop_td.initial(settings, features, key)
     assert ground.flow is not None
     flow = ground.flow
     # E[φ·1]: the projection of w ≡ 1, since E[φφᵀ] = I
@@ -89,15 +96,34 @@ def fit(
     steps: int | None = None,
 ) -> State:
     """w for this policy: a few more steps of the network, or one exact solution."""
-    if isinstance(settings, RatioNetwork):
-        assert isinstance(state, Learned)
+    if not isinstance(settings, ClosedForm):
         steps = settings.steps if steps is None else steps
-        rho = partial(action_ratio, policy, clip=settings.clip)
-        return ratio_network.fit(settings, state, rho, log, chain, ground.bandwidth, steps, key)
+        return fit_network(
+            settings, ground, state, partial(action_ratio, policy, clip=settings.clip), log, chain, steps, key
+        )
     assert ground.flow is not None
     rows, weight = ratio_closed_form.draw_rows(ground.flow, settings.rows, key_for(key, "rows"))
     ratio = action_ratio(policy, log.rows.take(rows), settings.clip)
     return ratio_closed_form.solve(settings, ground.flow, rows, weight, ratio)
+
+
+def fit_network(
+    settings: RatioNetwork | COPTD,
+    ground: Ground,
+    state: State,
+    rho: ActionRatio,
+    log: DeviceLog,
+    chain: Kind,
+    steps: int,
+    key: Key[Array, ""],
+) -> State:
+    """`steps` more of the network's, for the policy with these action ratios."""
+    if isinstance(settings, COPTD):
+        assert isinstance(state, Tracked)
+        assert ground.moves is not None
+        return ratio_cop_td.fit(settings, state, rho, log, ground.moves, chain, steps, key)
+    assert isinstance(state, Learned)
+    return ratio_network.fit(settings, state, rho, log, chain, ground.bandwidth, steps, key)
 
 
 def warm(
@@ -110,15 +136,15 @@ def warm(
     key: Key[Array, ""],
 ) -> State:
     """The first w, for the cloned policy: many steps of the network. The closed form needs no warm start."""
-    if isinstance(settings, RatioNetwork):
-        return fit(settings, ground, state, policy, log, chain, key, settings.warm_steps)
-    return state
+    if isinstance(settings, ClosedForm):
+        return state
+    return fit(settings, ground, state, policy, log, chain, key, settings.warm_steps)
 
 
 def of_rows(ground: Ground, state: State, rows: Rows) -> Float[Array, "*batch"]:
     """w at logged rows; negative values of the closed form become 0."""
-    if isinstance(state, Learned):
-        return ratio_network.state_ratio(state.network, rows.state)
+    if not isinstance(state, Solution):
+        return ratio_network.state_ratio(network_of(state), rows.state)
     assert ground.flow is not None
     return jnp.maximum(ground.flow.phi[rows.index] @ state.beta, 0.0)
 
@@ -127,7 +153,12 @@ def of_states(
     ground: Ground, state: State, states: Float[Array, "n features"], times: Int[np.ndarray, " n"] | None = None
 ) -> Float[Array, " n"]:
     """w at any states; with a clock, the closed form's has `times` and states without it."""
-    if isinstance(state, Learned):
-        return ratio_network.state_ratio(state.network, states)
+    if not isinstance(state, Solution):
+        return ratio_network.state_ratio(network_of(state), states)
     assert ground.basis is not None
     return jnp.maximum(ground.basis(states, times) @ state.beta, 0.0)
+
+
+def network_of(state: Learned | Tracked) -> Network:
+    """The network that w is read from: of COP-TD's two the slow one, in which the noise of single steps is averaged."""
+    return state.target if isinstance(state, Tracked) else state.network

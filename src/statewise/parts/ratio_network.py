@@ -25,7 +25,7 @@ from statewise.ops.kernels import rbf
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network, initial_network, seen_by
 from statewise.parts.chain import Kind
-from statewise.parts.learned import Learned, descend, start
+from statewise.parts.learned import Learned, descend, in_chunks, start
 
 CHUNK = 250  # steps whose pairs are drawn at once: 40 MB of kernels between two batches of 200
 ActionRatio = Callable[[Rows], Float[Array, "*batch"]]  # ρ(s,a) of the policy whose w is fitted
@@ -88,11 +88,7 @@ def fit(
         pairs = draw_pairs(settings, action_ratio, log, chain, bandwidth, count, key)
         return descend(learned, optimiser(settings), loss, pairs)[0]
 
-    whole, rest = divmod(steps, CHUNK)
-    if whole > 0:
-        keys = jax.random.split(key_for(key, "chunks"), whole)
-        learned, _ = jax.lax.scan(lambda learned, key: (chunk(learned, key, CHUNK), None), learned, keys)
-    return chunk(learned, key, rest) if rest > 0 else learned
+    return in_chunks(chunk, learned, steps, CHUNK, key)
 
 
 def draw_pairs(

@@ -24,6 +24,8 @@ ESTIMATORS: Registry[Callable[..., Quotient]] = Registry(
         "weighted-per-decision": f"{HERE}.per_decision:weighted_per_decision",
         "doubly-robust": f"{HERE}.doubly_robust:doubly_robust",
         "weighted-doubly-robust": f"{HERE}.doubly_robust:weighted_doubly_robust",
+        "more-robust-doubly-robust": f"{HERE}.more_robust:more_robust_doubly_robust",
+        "magic": f"{HERE}.magic:magic",
         "fitted-q": f"{HERE}.fitted_q:fitted_q",
         "fitted-q-trees": f"{HERE}.fitted_q_trees:fitted_q_trees",
         "behaviour": f"{HERE}.behaviour_return:behaviour_return",
