@@ -29,6 +29,7 @@ from statewise.data.device import propensities_of
 from statewise.data.horizon import recorded_weight
 from statewise.ope.equations import Equations, make_equations
 from statewise.ope.features import make_features, time_knots
+from statewise.ope.order import in_folds
 from statewise.ope.solution import Solved, solve
 from statewise.parts.chain import Chain, Kind, chain_of, kind_of
 from statewise.parts.ratio_closed_form import ClosedForm
@@ -116,9 +117,10 @@ class Prepared(Remembers):
         return self._equations(chain, time_knots(self.dataset, self.discount))
 
     def _equations(self, chain: Chain, clock: Int[np.ndarray, " knots"] | None) -> Equations:
-        to_come = self.to_come(self.dataset.rewards)
-        features = make_features(self.dataset, self.scaler, chain, clock, to_come, self.seed, RATIO)
-        return make_equations(self.dataset, features, chain, self.seed, RATIO)
+        order = in_folds(self.dataset, self.seed, clock)
+        to_come = lambda: self.to_come(self.dataset.rewards)  # noqa: E731
+        rows = make_features(self.dataset, self.scaler, chain, order, clock, to_come, self.seed, RATIO)
+        return make_equations(chain, rows, RATIO)
 
     @cached_property
     def refits(self) -> tuple[Prepared, ...]:

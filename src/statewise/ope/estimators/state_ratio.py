@@ -71,8 +71,8 @@ def _reweighted(case: Case, rewards: Float[np.ndarray, " steps"], equations: Equ
     value = above.sum() / below.sum()
     # dV/dβ, where w is not cut off
     open_rows = np.where(solved.signed > 0, weight * case.ratio * (rewards - value * ends), 0.0) / count
-    slope = open_rows[order].astype(np.float32) @ equations.here
-    moved = pull(equations, solved, case.ratio, slope.astype(np.float64), log.dataset.starts[:-1])
+    slope = equations.rows.sums(lambda block: open_rows[order[block.part], None]).sum(axis=0)[:, 0]
+    moved = pull(equations, solved, case.ratio, case.probabilities, slope)
     return Quotient(
         above + moved,
         below,
