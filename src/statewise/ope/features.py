@@ -216,7 +216,8 @@ def _timed(
             np.concatenate([(1 - later) * values, later * values], axis=1),
             slice(span * each, (span + 2) * each),
         )
-        moment[place, place] += (share[order.rows[rows], None] * both).T @ both
+        both *= np.sqrt(share[order.rows[rows], None])
+        moment[place, place] += both.T @ both
     variance, directions = np.linalg.eigh(moment)
     kept = variance > SMALLEST * variance[-1]
     turn = directions[:, kept] / np.sqrt(variance[kept])

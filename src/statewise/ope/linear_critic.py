@@ -39,19 +39,11 @@ class Differences:
 
 
 @dataclass(frozen=True, eq=False)
-class Regression:
-    """Of Q̂ over all folds but one, for each action: what no policy and no reward changes."""
-
-    inverses: Float[np.ndarray, "actions rank rank"]  # of Σ ω φφᵀ + a ridge
-    onward: Float[np.ndarray, "actions rank rank"]  # Σ ω φ(γcφ')ᵀ
-
-
-@dataclass(frozen=True, eq=False)
 class Fit:
     """The critic of one fold, fitted to the others."""
 
     differences: Differences
-    regression: Regression
+    inverses: Float[np.ndarray, "actions rank rank"]  # of Σ ω φφᵀ + a ridge over the rows of each action
     weights: Float[np.ndarray, "rank actions"]  # Q̂(s,a) = weights[:, a]ᵀφ(s)
 
 
@@ -82,14 +74,14 @@ def cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
 
 def _cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
     log, equations = case.prepared, case.prepared.horizon_equations
-    earned = _earned(case, rewards)[:, :, 1:]
-    fits = []
-    for held_out, regression in enumerate(regressions(log)):
-        others = [f for f in range(FOLDS) if f != held_out]
-        differences = _temporal_differences(case, rewards, others)
-        targets = earned[others].sum(axis=0).T + regression.onward @ differences.value
-        weights = (regression.inverses @ targets[:, :, None])[:, :, 0].T
-        fits.append(Fit(differences, regression, weights))
+    differences = [
+        _temporal_differences(case, rewards, [f for f in range(FOLDS) if f != held_out]) for held_out in range(FOLDS)
+    ]
+    targets = _targets(case, rewards, np.stack([one.value for one in differences], axis=1))
+    fits = [
+        Fit(one, inverses, np.einsum("ars,sa->ra", inverses, target))
+        for one, inverses, target in zip(differences, _inverses(log), targets, strict=True)
+    ]
     lifted, bounds = [equations.rows.lifted(fit.weights) for fit in fits], _bounds(case, rewards)
     chosen, values = np.empty((2, len(rewards)))
     for block in equations.blocks:
@@ -98,6 +90,25 @@ def _cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
         chosen[at] = everything[np.arange(len(at)), log.dataset.actions[at]]
         values[at] = (everything * case.probabilities[at]).sum(axis=1)
     return Critic(chosen, values, tuple(fits))
+
+
+def _targets(
+    case: Case, rewards: Float[np.ndarray, " steps"], values: Float[np.ndarray, "rank folds"]
+) -> Float[np.ndarray, "folds rank actions"]:
+    """Σ ω φ (r + γcV̂(s')) over the rows of each action, with the V̂ of every fold and over all rows but its own."""
+    equations, data = case.prepared.horizon_equations, case.prepared.dataset
+    rows, actions = equations.rows, data.action_count
+    lifted = rows.lifted(values)
+
+    def weigh(block: Block) -> Float[np.ndarray, "n columns"]:
+        at = equations.order[block.part]
+        ahead = equations.onward(block)[:, None] * block.after(rows.times_in(block, lifted))
+        out = np.zeros((len(at), FOLDS, actions))
+        out[np.arange(len(at)), :, data.actions[at]] = equations.weight[block.part, None] * (rewards[at, None] + ahead)
+        return (out * _outside(block)[:, None]).reshape(len(at), -1)
+
+    sums = rows.sums(weigh).sum(axis=0)
+    return sums.reshape(len(sums), FOLDS, actions).transpose(1, 0, 2)
 
 
 def moved_by(
@@ -112,7 +123,7 @@ def moved_by(
     log, equations = case.prepared, case.prepared.horizon_equations
     rows, data = equations.rows, log.dataset
     slopes = rows.sums(lambda block: _slope(case, block, carried))
-    back = [np.einsum("ars,sa->ra", fit.regression.inverses, h) for fit, h in zip(critic.fits, slopes, strict=True)]
+    back = [np.einsum("ars,sa->ra", fit.inverses, h) for fit, h in zip(critic.fits, slopes, strict=True)]
     values = [fit.differences.value[:, None] for fit in critic.fits]
     # of each fold's critic, side by side: zᵀφ and Q̂ of the action taken, V̂
     regressed = rows.lifted(np.concatenate([*back, *(fit.weights for fit in critic.fits), *values], axis=1))
@@ -175,51 +186,32 @@ def _temporal_differences(case: Case, rewards: Float[np.ndarray, " steps"], fold
     equations, solved, chosen = case.prepared.horizon_equations, case.horizon_solved, list(folds)
     # x' = γcφ' + (1 − γc)φ̄₀: what begins anew is no part of this episode's value
     matrix = np.outer(solved.begins[chosen].sum(axis=0), equations.fresh) - solved.states[chosen].sum(axis=0).T
-    earned = _earned(case, rewards)[chosen, :, 0].sum(axis=0)
+    earned = _earned(case, rewards)[chosen].sum(axis=0)
     normal = matrix.T @ matrix + (len(chosen) / FOLDS) ** 2 * SLOW * np.eye(len(matrix))
     return Differences(matrix, earned, normal, np.linalg.solve(normal, matrix.T @ earned))
 
 
-def _earned(case: Case, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarray, "folds rank columns"]:
-    """Σ ωρ r φ in each fold, and Σ ω r φ over its rows of each action."""
-    equations, data = case.prepared.horizon_equations, case.prepared.dataset
+def _earned(case: Case, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarray, "folds rank"]:
+    """Σ ωρ r φ in each fold."""
+    equations = case.prepared.horizon_equations
 
-    def weigh(block: Block) -> Float[np.ndarray, "n columns"]:
+    def weigh(block: Block) -> Float[np.ndarray, "n 1"]:
         at = equations.order[block.part]
-        weighted = equations.weight[block.part] * rewards[at]
-        out = np.zeros((len(at), 1 + data.action_count))
-        out[:, 0], out[np.arange(len(at)), 1 + data.actions[at]] = weighted * case.ratio[at], weighted
-        return out
+        return (equations.weight[block.part] * case.ratio[at] * rewards[at])[:, None]
 
-    return case.remembered(("earned", id(rewards)), lambda: (rewards, equations.rows.sums(weigh)))[1]
+    return case.remembered(("earned", id(rewards)), lambda: (rewards, equations.rows.sums(weigh)[:, :, 0]))[1]
 
 
-def regressions(log: Prepared) -> tuple[Regression, ...]:
-    """For every fold, over the others."""
-    return log.remembered("regressions", lambda: _regressions(log))
-
-
-def _regressions(log: Prepared) -> tuple[Regression, ...]:
+def _inverses(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
+    """Those of Q̂'s regressions for every fold, over the others: what no policy and no reward changes."""
     equations, data = log.horizon_equations, log.dataset
 
-    def weigh(block: Block, moving: bool) -> Weights:
+    def weigh(block: Block) -> Weights:
         taken = data.actions[equations.order[block.part]].astype(np.int64)
-        weight = equations.weight[block.part, None]
-        return (
-            Weights(moves=weight * equations.onward(block)[:, None], group=taken)
-            if moving
-            else Weights(weight, group=taken)
-        )
+        return Weights(equations.weight[block.part, None], group=taken)
 
-    grams, onward = (
-        equations.rows.moments(lambda block, moving=moving: weigh(block, moving), data.action_count)[:, :, 0]
-        for moving in (False, True)
-    )
-    ridge = RIDGE * np.eye(equations.rows.rank)
-    return tuple(
-        Regression(
-            np.linalg.inv(grams.sum(axis=0) - grams[f] + ridge),
-            (onward.sum(axis=0) - onward[f]).transpose(0, 2, 1),
-        )
-        for f in range(FOLDS)
-    )
+    def compute() -> Float[np.ndarray, "folds actions rank rank"]:
+        grams = equations.rows.moments(weigh, data.action_count)[:, :, 0]
+        return np.linalg.inv(grams.sum(axis=0) - grams + RIDGE * np.eye(equations.rows.rank))
+
+    return log.remembered("regressions", compute)

@@ -33,6 +33,7 @@ from statewise.ope.order import in_folds
 from statewise.ope.solution import Solved, solve
 from statewise.parts.chain import Chain, Kind, chain_of, kind_of
 from statewise.parts.ratio_closed_form import ClosedForm
+from statewise.propensities.similar import Groups, similar_states
 from statewise.propensities.tried import Untried, untried
 
 RATIO = ClosedForm()
@@ -102,6 +103,11 @@ class Prepared(Remembers):
     @cached_property
     def scaler(self) -> Scaler:
         return Scaler.of(self.dataset)
+
+    @cached_property
+    def similar(self) -> Groups:
+        """Groups of similar states."""
+        return similar_states(self.dataset.observations)
 
     @cached_property
     def equations(self) -> Equations:
@@ -195,7 +201,8 @@ class Case(Remembers):
     @cached_property
     def untried(self) -> Untried:
         """The share of the policy's decisions that the behaviour never takes."""
-        return untried(self.prepared.dataset, self.probabilities, self.prepared.growth)
+        log = self.prepared
+        return untried(log.dataset, self.probabilities, log.growth, lambda: log.similar)
 
     @cached_property
     def cumulative(self) -> Float[np.ndarray, " steps"]:

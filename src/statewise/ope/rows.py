@@ -118,10 +118,10 @@ class Rows:
         assert total is not None
         if self.turn is None:
             return total[:, :, 0]
-        joint = np.zeros((FOLDS, groups, total.shape[3], products, products))
+        turned = np.zeros((FOLDS, groups, total.shape[3], products, self.rank))
         for span in range(spans):
-            joint[..., self.at(span), self.at(span)] += total[:, :, span]
-        return self.turn.T @ (joint.reshape(-1, products) @ self.turn).reshape(*joint.shape[:-1], -1)
+            turned[..., self.at(span), :] += total[:, :, span] @ self.turn[self.at(span)]
+        return self.turn.T @ turned
 
     def _products(self, block: Block, weights: Weights) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
         """What a block adds to `moments`: the group and the span, and the products of what has a part there."""

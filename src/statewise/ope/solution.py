@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from jaxtyping import Float
@@ -182,6 +183,7 @@ def _unchanged(
     )
 
 
+@cache
 def contrasts_of(actions: int) -> Float[np.ndarray, "actions contrasts"]:
     """Functions of the action that sum to 0, orthogonal and of mean square 1; with many actions a few at random.
 
