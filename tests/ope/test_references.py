@@ -121,7 +121,7 @@ def reweighted(name, prepared, chances, weight):
     matrix = plain_matrix(prepared, chances, rho, weight)
     beta = np.linalg.solve(matrix.T @ matrix + case.solved.regularisation * np.eye(here.shape[1]), row @ here)
     carried = row * np.maximum(here @ beta, 0) * rho
-    return (carried @ data.rewards[equations.order]) / (carried @ equations.restart)
+    return (carried @ data.rewards[equations.order]) / (carried @ (1 - equations.onward_in_log[equations.order]))
 
 
 def test_what_an_episode_moves_through_the_ratio_is_the_derivative_by_its_weight():

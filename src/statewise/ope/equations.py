@@ -30,9 +30,9 @@ class Equations:
 
     settings: ClosedForm
     chain: Kind
+    onward_in_log: Float[np.ndarray, " steps"]  # γc, in the log's order
     rows: Rows  # φ
     weight: Float[np.ndarray, " steps"]  # ω
-    restart: Float[np.ndarray, " steps"]  # 1 − γc: with this chance the chain begins anew
     fresh: Float[np.ndarray, " rank"]  # φ̄₀
     mean: Float[np.ndarray, "folds rank"]  # Σ ω φ
     fixed: Float[np.ndarray, "folds rank rank"]  # Σ ω x'x'ᵀ on a continuing chain, 0 elsewhere
@@ -59,15 +59,15 @@ class Equations:
     @property
     def nothing_follows(self) -> bool:
         """Whether every decision is the last of its episode."""
-        return self.chain != "continuing" and bool((self.restart == 1).all())
+        return self.chain != "continuing" and not self.onward_in_log.any()
 
     @property
     def fold_of_episode(self) -> Int[np.ndarray, " episodes"]:
         return self.rows.order.fold_of_episode
 
     def onward(self, block: Block) -> Float[np.ndarray, " n"]:
-        """γc of a block's rows."""
-        return 1 - self.restart[block.part]
+        """γc of a block's rows; otherwise the chain begins anew."""
+        return self.onward_in_log[self.order[block.part]]
 
     def changes(self, block: Block, visited: Float[np.ndarray, " n"]) -> Float[np.ndarray, "episodes rank"]:
         """Σ visited (x' − φ) over each episode of a block; on a continuing chain Σ visited x'."""
@@ -75,8 +75,9 @@ class Equations:
             assert self.rows.beyond is not None
             within = self.rows.by_episode(block, block.handed_on(visited))
             return within + visited[block.last, None] * self.rows.beyond[block.episodes]
-        moved = self.rows.by_episode(block, block.handed_on(visited * self.onward(block)) - visited)
-        begun = block.by_episode(visited * self.restart[block.part])
+        onward = visited * self.onward(block)
+        moved = self.rows.by_episode(block, block.handed_on(onward) - visited)
+        begun = block.by_episode(visited - onward)
         return moved + begun[:, None] * self.fresh
 
 
@@ -103,7 +104,7 @@ def make_equations(chain: Chain, rows: Rows, settings: ClosedForm) -> Equations:
         chain=chain.kind,
         rows=rows,
         weight=weight,
-        restart=(1 - chain.onward)[order],
+        onward_in_log=chain.onward,
         fresh=sums[:, :, 1].sum(axis=0),
         mean=sums[:, :, 0],
         fixed=fixed,

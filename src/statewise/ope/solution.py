@@ -135,7 +135,7 @@ def _beginnings(policy: Policy) -> tuple[Float[np.ndarray, "folds rank"], Float[
     def weigh(block: Block) -> Float[np.ndarray, "n columns"]:
         first = np.zeros((len(block), policy.sets))
         first[block.first] = policy.kinds(block)[block.first] / len(equations.episodes)
-        begins = equations.weight[block.part] * policy.rho(block) * equations.restart[block.part]
+        begins = equations.weight[block.part] * policy.rho(block) * (1 - equations.onward(block))
         return np.append(begins[:, None], first, axis=1)
 
     sums = equations.rows.sums(weigh)
@@ -218,7 +218,7 @@ def pull(
     anew_b, anew_h = solved.begins.sum(axis=0) @ np.stack([solved.beta, g], axis=1)
     moved = np.empty(count)
     for block in equations.blocks:
-        rho, weight, restart = policy.rho(block), equations.weight[block.part], equations.restart[block.part]
+        rho, weight, onward = policy.rho(block), equations.weight[block.part], equations.onward(block)
         values = equations.rows.times_in(block, lifted)
         b, h = values[:, 0], values[:, 1]
         by_u, by_v = (one * policy.kinds(block) for one in np.split(values[:, 2:], 2, axis=1))
@@ -229,7 +229,7 @@ def pull(
             flow_u, flow_v = np.split((rho[:, None] - 1) * arrived[:, 2:], 2, axis=1)
         else:
             flow_u, flow_v = (
-                rho[:, None] * ((1 - restart)[:, None] * block.after(one) + np.outer(restart, fresh) - one)
+                rho[:, None] * (onward[:, None] * block.after(one) + np.outer(1 - onward, fresh) - one)
                 for one, fresh in zip((by_u, by_v), tested, strict=True)
             )
             begun = (by_v[block.first] * anew_h + by_u[block.first] * anew_b).sum(axis=1)

@@ -60,8 +60,9 @@ def untried(
         return Untried(0.0, 0.0)
     weight = weight / total
     if dataset.distributions is not None:
-        impossible = np.where(dataset.distributions <= 0, probabilities, 0.0).sum(axis=1)
-        share = _share(float(weight @ impossible))
+        rows = np.flatnonzero(dataset.distributions.min(axis=1) <= 0)
+        impossible = np.where(dataset.distributions[rows] <= 0, probabilities[rows], 0.0).sum(axis=1)
+        share = _share(float(weight[rows] @ impossible))
         return Untried(share, 0.0, certain=share)
     propensities = dataset.propensities
     others = np.clip(1 - _taken(probabilities, dataset.actions), 0.0, 1.0)  # the policy's mass on what was not taken

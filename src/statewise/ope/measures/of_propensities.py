@@ -51,11 +51,7 @@ def _furthest_mean(case: Case) -> float | None:
     centred = np.where(log.growth > 0, case.ratio - 1, 0.0)
     seen = np.bincount(group, centred**2)
     if log.dataset.distributions is not None:
-        possible = log.dataset.distributions > 0
-        square = np.divide(
-            case.probabilities**2, log.dataset.distributions, out=np.zeros_like(case.probabilities), where=possible
-        )
-        seen = np.maximum(seen, np.bincount(group, np.where(log.growth > 0, square.sum(axis=1) - 1, 0.0)))
+        seen = np.maximum(seen, np.bincount(group, np.where(log.growth > 0, case.squared_ratio - 1, 0.0)))
     counted = np.bincount(group, log.growth > 0) >= FEWEST
     # one group's variance must not come from a single heavy row
     heaviest = np.zeros(len(seen))
