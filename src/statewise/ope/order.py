@@ -63,7 +63,7 @@ class Block:
 
     def after(self, values: Float[np.ndarray, "n *c"]) -> Float[np.ndarray, "n *c"]:
         """Those of the row that follows; 0 after an episode's last."""
-        after = values[self.following]
+        after = values[self.following] if self.place is not None else np.append(values[1:], values[:1], axis=0)
         after[self.last] = 0.0
         return after
 

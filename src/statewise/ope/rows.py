@@ -21,6 +21,8 @@ from jaxtyping import Float, Int
 from statewise.ope.order import Block, Order
 from statewise.parts.ratio_closed_form import FOLDS
 
+AT_ONCE = 1024  # rows of which products are taken
+
 
 class Weights(NamedTuple):
     """How much rows count in sums of products; several sets of weights side by side."""
@@ -177,9 +179,10 @@ def _scaled(features: Float[np.ndarray, "n width"], weights: Float[np.ndarray, "
 
 
 def _grouped(part: slice, group: Int[np.ndarray, " n"] | None) -> Iterator[tuple[int, slice | Int[np.ndarray, " m"]]]:
-    """The rows of `part` by their group."""
+    """The rows of `part` by their group, and no more at a time than fit into a cache with their products."""
     if group is None:
-        yield 0, part
+        for first in range(part.start, part.stop, AT_ONCE):
+            yield 0, slice(first, min(first + AT_ONCE, part.stop))
         return
     order = part.start + np.argsort(group[part], kind="stable")
     for a, b in pairwise(np.flatnonzero(np.diff(group[order], prepend=-1, append=-1))):
