@@ -1,12 +1,16 @@
-"""How long evaluation takes: one decision on ordinary logs, importance sampling on a million rows, many policies.
+"""How long evaluation takes: one decision on ordinary logs, importance sampling on a million rows, many policies, many
+rows.
 
-python benchmarks/evaluate_speed.py [--only decisions|many] [--repeats 3]
+python benchmarks/evaluate_speed.py [--only decisions|many|large] [--repeats 3] [--rows 1000000]
+
+Peak memory is the whole process's, with Python, its libraries and the log: run `--only large` by itself.
 
 To compare with another version of the code, run `--only decisions` with PYTHONPATH set to that version's src, and with
 OPENBLAS_NUM_THREADS=1: on few cores, threads make times jump.
 """
 
 import argparse
+import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,8 +24,9 @@ from statewise.domains import DOMAINS
 from statewise.domains.behaviours import shipped
 from statewise.domains.cartpole import leaning
 from statewise.domains.simulate import Act
-from statewise.ope.evaluate import evaluate_all, prepare
+from statewise.ope.evaluate import evaluate, evaluate_all, prepare
 from statewise.ope.gate import gate
+from statewise.ope.select import choose
 
 Policy = Callable[[np.ndarray], np.ndarray]
 IMPORTANCE = ("importance", "per-decision", "weighted-importance", "weighted-per-decision")
@@ -49,8 +54,36 @@ def log_of(rows: int, length: int, features: int = 6, actions: int = 4) -> Datas
     )
 
 
-def softmax_policy(seed: int, scale: float = 0.2) -> Policy:
-    weights = scale * np.random.default_rng(seed).normal(size=(6, 4))
+def large_log(rows: int, length: int = 50, features: int = 8, actions: int = 4, part: int = 100_000) -> Dataset:
+    """The same with observations in single precision, made in parts, so that making it takes no more than it does."""
+    rng, rows = np.random.default_rng(0), rows // length * length
+    observations, distributions = np.empty((rows, features), np.float32), np.empty((rows, actions))
+    taken, rewards = np.empty(rows, np.int32), np.empty(rows)
+    for first in range(0, rows, part):
+        here = slice(first, min(first + part, rows))
+        count = here.stop - first
+        observations[here] = rng.normal(size=(count, features))
+        distributions[here] = rng.dirichlet(np.full(actions, 5.0), size=count)
+        taken[here] = (distributions[here].cumsum(axis=1) > rng.random((count, 1))).argmax(axis=1)
+        rewards[here] = rng.normal(size=count)
+    episodes = rows // length
+    return Dataset(
+        observations=observations,
+        actions=taken,
+        rewards=rewards,
+        propensities=distributions[np.arange(rows), taken],
+        distributions=distributions,
+        starts=np.arange(0, rows + 1, length),
+        terminated=np.ones(episodes, dtype=bool),
+        final_observations=np.full((episodes, features), np.nan),
+        action_count=actions,
+        observation_names=tuple(f"x{j}" for j in range(features)),
+        episode_ids=np.arange(episodes),
+    )
+
+
+def softmax_policy(seed: int, scale: float = 0.2, features: int = 6) -> Policy:
+    weights = (scale * np.random.default_rng(seed).normal(size=(features, 4))).astype(np.float32)
 
     def probabilities(observations):
         logits = np.exp(observations @ weights)
@@ -108,20 +141,47 @@ def time_many(rows: int, checkpoint_rows: int, checkpoints: int) -> None:
 
     took = seconds(score)
     print(f"{checkpoints} policies with the state ratio on {len(data):,} rows: {took:.1f} s (goal: under 60)")
+    policies = {(0, seed): softmax_policy(seed) for seed in range(checkpoints)}
+    choosing = lambda: choose(policies, data, discount=0.98)  # noqa: E731
+    wall, took = both(choosing)
+    print(
+        f"the best of {checkpoints} policies on {len(data):,} rows, doubly robust: {wall:.1f} s, {took:.1f} s of "
+        "processor time (goal: under 60)"
+    )
+
+
+def time_large(rows: int) -> None:
+    data, policy = large_log(rows), softmax_policy(0, features=8)
+    evaluate(policy, large_log(5_000))
+    wall, took = both(lambda: evaluate(policy, data))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(
+        f"doubly robust state ratio on {len(data):,} rows: {wall:.1f} s, {took:.1f} s of processor time, {peak:.2f} GB "
+        "(goals: 20 s and 2 GB for a million rows, 150 s and 4 GB for ten)"
+    )
+
+
+def both(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds by the clock on the wall, and of processor time."""
+    wall = time.perf_counter()
+    took = seconds(work, time.process_time)
+    return time.perf_counter() - wall, took
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", choices=("decisions", "many"))
+    parser.add_argument("--only", choices=("decisions", "many", "large"))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--checkpoint-rows", type=int, default=200_000)
     parser.add_argument("--checkpoints", type=int, default=100)
     options = parser.parse_args()
-    if options.only != "many":
+    if options.only in (None, "decisions"):
         time_decisions(options.repeats)
-    if options.only != "decisions":
+    if options.only in (None, "many"):
         time_many(options.rows, options.checkpoint_rows, options.checkpoints)
+    if options.only in (None, "large"):
+        time_large(options.rows)
 
 
 if __name__ == "__main__":

@@ -79,3 +79,8 @@ def stands_for(data):
             else:
                 weights.append(1 / chance[t + 1])
     return np.array(weights), horizon
+
+
+def written_out(equations) -> np.ndarray:
+    """The judge's features of every row, in the order of its equations."""
+    return equations.rows.times(np.eye(equations.rows.rank))

@@ -14,9 +14,10 @@ from statewise.ope import prepared as prepared_module
 from statewise.ope.equations import make_equations
 from statewise.ope.estimators.state_ratio import state_ratio
 from statewise.ope.evaluate import prepare
-from statewise.ope.features import Features
 from statewise.ope.linear_critic import state_values
+from statewise.ope.order import in_folds
 from statewise.ope.prepared import Case
+from statewise.ope.rows import Rows
 from statewise.parts.chain import chain_of
 from statewise.parts.ratio_closed_form import ClosedForm
 
@@ -86,8 +87,8 @@ def test_with_a_feature_for_every_state_and_step_all_is_exact(moves, limit, disc
     here = pairs[STATES * time + state]
     scale = np.sqrt(chain.weight @ here / chain.weight.sum())  # E_μ[φφᵀ] = I
     here = here / np.where(scale > 0, scale, 1.0)
-    after = np.append(here[1:], here[:1], axis=0)
-    log.__dict__["horizon_equations"] = make_equations(data, Features(here, after), chain, 0, EXACT)
+    order = in_folds(data, seed=0)
+    log.__dict__["horizon_equations"] = make_equations(chain, Rows(order, here[order.rows]), EXACT)
 
     seen, wanted = visits(moves, np.full((STATES, 2), 0.5), limit), visits(moves, POLICY, limit)
     powers = discount ** np.arange(limit)[:, None]
@@ -110,7 +111,7 @@ def test_the_judges_own_features_tell_every_state_and_step_apart(monkeypatch, mo
     data, equations = case.prepared.dataset, case.prepared.horizon_equations
     state, time = data.observations.argmax(axis=1), data.time
     seen, wanted = visits(moves, np.full((STATES, 2), 0.5), limit), visits(moves, POLICY, limit)
-    assert equations.here.shape[1] == (seen > 0).sum()
+    assert equations.rows.rank == (seen > 0).sum()
     exact = wanted[time, state] / seen[time, state]
     weight = equations.in_log_order(equations.weight)
     exact /= weight @ exact

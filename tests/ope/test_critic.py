@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from logs import make
+from logs import make, written_out
 from statewise.data.dataset import Dataset
 from statewise.domains.tabular import TabularMDP
 from statewise.ope import linear_critic
@@ -165,7 +165,7 @@ def fitted(case, rewards, count, held_out):
     """q and θ of the critic of one fold, from plain sums over the rows of the others; episodes come `count` times."""
     log, data = case.prepared, case.prepared.dataset
     equations = log.horizon_equations
-    phi = equations.in_log_order(equations.here)
+    phi = equations.in_log_order(written_out(equations))
     omega = equations.in_log_order(equations.weight) * count[data.episode_of_step]
     rank, rows = (
         phi.shape[1],

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import statewise as sw
-from logs import make, stands_for
+from logs import make, stands_for, written_out
 from statewise.data.device import device_log
 from statewise.ope.estimators import ESTIMATORS
 from statewise.ope.evaluate import evaluate_all, prepare
@@ -117,11 +117,11 @@ def reweighted(name, prepared, chances, weight):
         return evaluate_all(lambda o: chances[rows], data.take(kept), (name,), discount=DISCOUNT, draws=2)[name].value
     case, equations = Case(prepared, chances), prepared.equations
     row = equations.weight * weight[data.episode_of_step[equations.order]]
-    here, rho = equations.here.astype(np.float64), case.ratio[equations.order]
+    here, rho = written_out(equations), case.ratio[equations.order]
     matrix = plain_matrix(prepared, chances, rho, weight)
     beta = np.linalg.solve(matrix.T @ matrix + case.solved.regularisation * np.eye(here.shape[1]), row @ here)
     carried = row * np.maximum(here @ beta, 0) * rho
-    return (carried @ data.rewards[equations.order]) / (carried @ equations.restart)
+    return (carried @ data.rewards[equations.order]) / (carried @ (1 - equations.onward_in_log[equations.order]))
 
 
 def test_what_an_episode_moves_through_the_ratio_is_the_derivative_by_its_weight():
@@ -142,7 +142,7 @@ def plain_matrix(prepared, chances, rho, weight):
     """M from tests φ(s)c(a), c the constant 1 and every contrast, under π in the state and in the next one."""
     data, equations = prepared.dataset, prepared.equations
     codes = np.column_stack([np.ones(data.action_count), contrasts_of(data.action_count)])
-    phi = equations.in_log_order(equations.here)
+    phi = equations.in_log_order(written_out(equations))
     tests = np.einsum("na,ak,nr->nkr", chances, codes, phi).reshape(len(data), -1)
     fresh = np.average(tests[data.starts[:-1]], axis=0, weights=weight)
     onward = prepared.onward[:, None]
@@ -165,7 +165,7 @@ def test_what_noise_leaves_of_the_equations_against_a_plain_loop():
     data, chances = ragged()
     case = Case(prepare(data, discount=DISCOUNT), chances)
     equations, solved, onward = case.prepared.equations, case.solved, case.prepared.onward
-    phi, (standing, _) = equations.in_log_order(equations.here), stands_for(data)
+    phi, (standing, _) = equations.in_log_order(written_out(equations)), stands_for(data)
     fresh = phi[data.starts[:-1]].mean(axis=0)
     expected = []
     for fold in range(3):

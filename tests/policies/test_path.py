@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -106,5 +107,5 @@ def test_a_step_towards_a_function_cannot_be_saved(tmp_path):
 def test_a_simulator_plays_it_as_it_is(way):
     path = PathPolicy(TODAY, GOAL, 0.4, way)
     act = as_act(path)
-    found = np.stack([np.asarray(act(state.astype(np.float32))) for state in STATES[:5]])
+    found = np.stack([np.asarray(act(jnp.asarray(state, jnp.float32))) for state in STATES[:5]])
     np.testing.assert_allclose(found, path.probabilities(STATES[:5]), atol=1e-5)

@@ -27,7 +27,8 @@ def centred(estimator: Estimator) -> Estimator:
         if not log.equally_long:
             return estimator(case, rewards)
         mean = float(np.average(rewards, weights=log.growth))
-        left = case.remembered(("centred", id(rewards)), lambda: (rewards, rewards - mean))[1]
+        of = log if rewards is log.dataset.rewards else case  # the log's own are the same for every policy
+        left = of.remembered(("centred", id(rewards)), lambda: (rewards, rewards - mean))[1]
         found = estimator(case, left)
         return replace(found, numerator=found.numerator + mean * float(log.discounts.sum()) * found.denominator)
 

@@ -10,8 +10,10 @@ from jaxtyping import Float
 from statewise.data.dataset import Dataset
 from statewise.ope.estimators.behaviour_return import behaviour_return
 from statewise.ope.estimators.doubly_robust_state_ratio import doubly_robust_state_ratio
+from statewise.ope.order import Block
 from statewise.ope.prepared import Case, Prepared
 from statewise.ope.quotient import Quotient, standard_error
+from statewise.ope.rows import Weights
 
 RIDGE = 1e-3  # of features with second moment 1
 LEAST = 1e-3  # probability of every action that was ever taken
@@ -34,7 +36,10 @@ def _judged(log: Prepared) -> Itself | None:
     data = log.dataset
     if data.action_count < 2 or data.propensities is None:
         return None
-    judged, earned = by_the_judge(log), behaviour_return(Case(log, cloned(log)), data.rewards)
+    case = Case(log, cloned(log))
+    known = data.distributions is not None
+    judged = by_the_judge(log, case.probabilities) if known else doubly_robust_state_ratio(case, data.rewards)
+    earned = behaviour_return(case, data.rewards)
     apart = judged.value - earned.value
     error = standard_error(judged.influence() - earned.influence(), data.groups)
     if not np.isfinite([apart, error]).all():
@@ -52,26 +57,34 @@ def whole_distributions(data: Dataset) -> Float[np.ndarray, "steps actions"] | N
     return np.where(np.eye(2, dtype=bool)[data.actions], taken, 1 - taken)
 
 
-def by_the_judge(log: Prepared) -> Quotient:
-    """What the clone is worth by the judge's own method; computed once for each log."""
+def by_the_judge(log: Prepared, behaviour: Float[np.ndarray, "steps actions"]) -> Quotient:
+    """What the behaviour is worth by the judge's own method, computed once for each log."""
 
     def judged() -> Quotient:
-        return doubly_robust_state_ratio(Case(log, cloned(log)), log.dataset.rewards)
+        return doubly_robust_state_ratio(Case(log, behaviour), log.dataset.rewards)
 
-    return log.remembered("clone", judged)
+    return log.remembered("behaviour", judged)
 
 
 def cloned(log: Prepared) -> Float[np.ndarray, "steps actions"]:
     """The logged distributions, or the ridge regression of the action taken on the judge's features."""
-    data, logged = log.dataset, whole_distributions(log.dataset)
-    if logged is not None:
-        return logged
+    data = log.dataset
+    if data.distributions is not None:
+        return data.distributions
     equations = log.horizon_equations
-    here, weight = equations.here, equations.weight.astype(np.float32)[:, None]
-    taken = np.eye(data.action_count, dtype=np.float32)[data.actions[equations.order]]
-    gram = (here.T @ (weight * here)).astype(np.float64) + RIDGE * np.eye(here.shape[1])
-    fitted = here @ np.linalg.solve(gram, (here.T @ (weight * taken)).astype(np.float64)).astype(np.float32)
+    rows, order = equations.rows, equations.order
+    taken = np.eye(data.action_count)
+
+    def weigh(block: Block) -> Float[np.ndarray, "n actions"]:
+        return equations.weight[block.part, None] * taken[data.actions[order[block.part]]]
+
+    gram = rows.moments(lambda block: Weights(equations.weight[block.part, None])).sum(axis=(0, 1, 2))
+    fitted = np.linalg.solve(gram + RIDGE * np.eye(rows.rank), rows.sums(weigh).sum(axis=0))
+    lifted, out = rows.lifted(fitted), np.empty((len(data), data.action_count))
     seen = np.bincount(data.actions, minlength=data.action_count) > 0
-    allowed = seen if data.legal is None else seen & data.legal[equations.order]
-    clipped = np.where(allowed, np.clip(fitted, LEAST, 1.0), 0.0)
-    return equations.in_log_order(clipped / clipped.sum(axis=1, keepdims=True))
+    for block in equations.blocks:
+        at = order[block.part]
+        allowed = seen if data.legal is None else seen & data.legal[at]
+        clipped = np.where(allowed, np.clip(rows.times_in(block, lifted), LEAST, 1.0), 0.0)
+        out[at] = clipped / clipped.sum(axis=1, keepdims=True)
+    return out

@@ -9,27 +9,29 @@ h ≡ 1, and the stationary equations are what remains.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
 from statewise.data.device import after_last
 from statewise.data.horizon import beyond
-from statewise.ops.clock import hats, joint_moment, knots
+from statewise.ope.order import Order
+from statewise.ope.rows import Rows
+from statewise.ops.clock import knots
 from statewise.ops.kernels import FourierFeatures, fourier_features, median_distance
 from statewise.ops.keys import key_for
 from statewise.parts import ratio_closed_form
 from statewise.parts.chain import Chain
-from statewise.parts.ratio_closed_form import Basis, ClosedForm
+from statewise.parts.ratio_closed_form import ClosedForm
 
-BLOCK = 8192  # rows that features are computed on at a time, so that logs of all sizes share one compiled program
+SAMPLE = 8192  # rows that principal directions come from
+HALF = 2**28  # numbers from which on features are kept in half precision, and are then what that makes of them
+PART = 2048  # rows that features are computed on at a time: what lies between fits into a cache
 SCALES = (1.0, 0.5)  # of the median distance between states
 ROWS = 20  # for every feature and action, at least
 WIDEST = (256, 384)  # features of state and time together, at most: where there are `LARGER` times as many rows, more
@@ -46,21 +48,43 @@ EPISODES = 100  # for every further knot
 KNOTS = (3, 8)
 
 
-class Raw(eqx.Module):
-    """Waves of all columns together, and each column by itself with its square: of many columns, few matter."""
+@dataclass(frozen=True, eq=False)
+class States:
+    """A log's states as features see them: scaled, and stretched by how much each column matters."""
 
-    waves: FourierFeatures
+    observations: Float[np.ndarray, "n columns"]
+    scaler: Scaler
+    relevance: Float[np.ndarray, " columns"] | float = 1.0
 
-    def __call__(self, states: Float[Array, "n inputs"]) -> Float[Array, "n raw"]:
-        near = jnp.clip(states, -FAR, FAR)
-        return jnp.concatenate([self.waves(states), ALONE * near, ALONE * (near**2 - 1)], axis=1)
+    def __len__(self) -> int:
+        return len(self.observations)
+
+    def __getitem__(self, rows: slice | Int[np.ndarray, " some"]) -> Float[np.ndarray, "some columns"]:
+        return self.scaler(np.asarray(self.observations[rows], np.float64)) * self.relevance
 
 
-class Features(NamedTuple):
-    """f of every row's state, and of the state after it at the time after it; single precision."""
+@dataclass(frozen=True, eq=False)
+class Waves:
+    """Waves of all columns together, and each column by itself with its square: of many columns, few matter.
 
-    here: Float[np.ndarray, "steps rank"]
-    after: Float[np.ndarray, "steps rank"]
+    In single precision, and by NumPy: the log's size would make XLA compile anew.
+    """
+
+    frequencies: Float[np.ndarray, "columns waves"]
+    phases: Float[np.ndarray, " waves"]
+
+    @classmethod
+    def of(cls, features: FourierFeatures) -> Waves:
+        return cls(np.asarray(features.frequencies), np.asarray(features.phases))
+
+    def __call__(self, states: Float[np.ndarray, "n columns"]) -> Float[np.ndarray, "n raw"]:
+        states = states.astype(np.float32)
+        waves = states @ self.frequencies
+        waves += self.phases
+        np.cos(waves, out=waves)
+        waves *= np.float32(np.sqrt(2 / len(self.phases)))
+        near, alone = np.clip(states, -FAR, FAR), np.float32(ALONE)
+        return np.concatenate([np.ones_like(waves[:, :1]), waves, alone * near, alone * (near**2 - 1)], axis=1)
 
 
 def time_knots(dataset: Dataset, discount: float) -> Int[np.ndarray, " knots"] | None:
@@ -79,33 +103,34 @@ def make_features(
     dataset: Dataset,
     scaler: Scaler,
     chain: Chain,
+    order: Order,
     clock: Int[np.ndarray, " knots"] | None,
-    to_come: Float[np.ndarray, " steps"],
+    to_come: Callable[[], Float[np.ndarray, " steps"]],
     seed: int,
     settings: ClosedForm,
-) -> Features:
-    """Those of all rows. `clock` has the knots; `to_come` is what the log earned from each row on."""
-    states = scaler(np.asarray(dataset.observations, np.float64))
-    relevance = relevance_of(states, to_come, chain.weight)
-    states = states * relevance
-    sample = np.resize(np.random.default_rng(seed).permutation(len(states)), BLOCK)
+) -> Rows:
+    """Those of all rows, in `order`. `clock` has the knots; `to_come` gives what the log earned from each row on."""
+    states = States(dataset.observations, scaler)
+    if dataset.observations.shape[1] > FEW:
+        states = replace(states, relevance=relevance_of(states, to_come(), chain.weight))
+    sample = np.resize(np.random.default_rng(seed).permutation(len(states)), SAMPLE)
     settings = replace(settings, rank=_rank(len(dataset), dataset.action_count, clock, settings))
     scales = SCALES if clock is not None else SCALES[:1]  # with few directions, narrow waves would crowd out wide ones
-    bandwidth = (settings.bandwidth or median_distance(states)) * np.resize(scales, settings.features)
-    waves = fourier_features(key_for(jax.random.key(seed), "features"), states.shape[1], settings.features, bandwidth)
+    bandwidth = (settings.bandwidth or _distance(states)) * np.resize(scales, settings.features)
+    columns = dataset.observations.shape[1]
+    waves = Waves.of(fourier_features(key_for(jax.random.key(seed), "features"), columns, settings.features, bandwidth))
     weight = chain.weight[sample]
-    drawn = np.asarray(Raw(waves)(jnp.asarray(states[sample], jnp.float32)), np.float64)
-    basis = ratio_closed_form.turned(settings, Raw(waves), drawn, weight if weight.any() else None)
-    phi = _of(basis, states)
-    following = np.append(phi[1:], phi[:1], axis=0)
-    if chain.kind == "continuing":
-        last = dataset.starts[1:] - 1
-        following[last] = _of(basis, relevance * scaler(np.asarray(after_last(dataset), np.float64)))
-    if clock is None:
-        return Features(phi, following)
-    now, then = hats(dataset.time, clock), hats(dataset.time + 1, clock)
-    turn = _whitening(phi, now, chain.weight)
-    return Features(_timed(phi, now, turn), _timed(following, then, turn))
+    drawn = waves(states[sample]).astype(np.float64)
+    basis = ratio_closed_form.turned(settings, None, drawn, weight if weight.any() else None)
+    turn = np.asarray(basis.turn)
+    turn = turn[:, np.abs(turn).max(axis=0) > 0]  # without the directions that were dropped
+    phi = _of(waves, turn, states, order.rows)
+    if clock is not None:
+        return _timed(phi, order, clock, dataset.time, chain.weight)
+    if chain.kind != "continuing":
+        return Rows(order, phi)
+    after = replace(states, observations=np.asarray(after_last(dataset)))
+    return Rows(order, phi, beyond=_of(waves, turn, after, order.episodes))
 
 
 def _rank(rows: int, actions: int, clock: Int[np.ndarray, " knots"] | None, settings: ClosedForm) -> int:
@@ -119,7 +144,7 @@ def _rank(rows: int, actions: int, clock: Int[np.ndarray, " knots"] | None, sett
 
 
 def relevance_of(
-    states: Float[np.ndarray, "n columns"], to_come: Float[np.ndarray, " n"], weight: Float[np.ndarray, " n"]
+    states: States | Float[np.ndarray, "n columns"], to_come: Float[np.ndarray, " n"], weight: Float[np.ndarray, " n"]
 ) -> Float[np.ndarray, " columns"]:
     """How much each column by itself tells of what is to come, by its correlation or its square's; 1 for the one most.
 
@@ -128,56 +153,80 @@ def relevance_of(
     """
     share = weight / weight.sum()
     centred = to_come - share @ to_come
+    parts = [slice(a, a + PART) for a in range(0, len(share), PART)]
 
-    def correlation(values: Float[np.ndarray, "n columns"]) -> Float[np.ndarray, " columns"]:
-        values = values - share @ values
-        spread = np.sqrt((share @ values**2) * (share @ centred**2))
-        return np.abs(np.divide((share * centred) @ values, spread, out=np.zeros(len(spread)), where=spread > 1e-12))
+    def looked_at(part: slice) -> Float[np.ndarray, "n twice"]:
+        near = np.clip(states[part], -FAR, FAR)
+        return np.concatenate([near, near**2], axis=1)
 
-    near = np.clip(states, -FAR, FAR)
-    tells = np.maximum(correlation(near), correlation(near**2))
+    mean = np.sum([share[part] @ looked_at(part) for part in parts], axis=0)
+    variance, together = np.zeros_like(mean), np.zeros_like(mean)
+    for part in parts:
+        values = looked_at(part) - mean
+        variance += share[part] @ values**2
+        together += (share[part] * centred[part]) @ values
+    spread = np.sqrt(variance * (share @ centred**2))
+    tells = np.abs(np.divide(together, spread, out=np.zeros(len(spread)), where=spread > 1e-12))
+    tells = tells.reshape(2, -1).max(axis=0)
     most = tells.max()
     if most * np.sqrt(len(states)) < CHANCE:
         return np.ones(len(tells))
     return np.clip(tells / most, min((FEW / len(tells)) ** 1.5, 1.0), 1.0)
 
 
-def _of(basis: Basis, states: Float[np.ndarray, "n inputs"]) -> Float[np.ndarray, "n rank"]:
-    """φ of any number of states, in blocks of one size, without the directions that were dropped."""
-    kept = np.flatnonzero(np.abs(np.asarray(basis.turn)).max(axis=0) > 0)
-    turn = np.zeros((basis.turn.shape[0], MOST), np.float32)
-    turn[:, : len(kept)] = np.asarray(basis.turn)[:, kept]
-    basis = Basis(basis.features, jnp.asarray(turn), basis.importance)
-    out = np.empty((len(states), len(kept)), np.float32)
-    for first in range(0, len(states), BLOCK):
-        block = np.zeros((BLOCK, states.shape[1]), np.float32)
-        part = states[first : first + BLOCK]
-        block[: len(part)] = part
-        out[first : first + len(part)] = np.asarray(_evaluate(basis, jnp.asarray(block)))[: len(part), : len(kept)]
+def _distance(states: States, most: int = 1000) -> float:
+    """The median distance between states, over a sample."""
+    some = np.arange(len(states))
+    some = some if len(some) <= most else np.random.default_rng(0).choice(len(states), most, replace=False)
+    return median_distance(states[some], most)
+
+
+def _of(
+    waves: Waves, turn: Float[np.ndarray, "raw rank"], states: States, order: Int[np.ndarray, " n"]
+) -> Float[np.ndarray, "n rank"]:
+    """φ of the states, in that order."""
+    size = (len(order), turn.shape[1])
+    out = np.empty(size, np.float16 if size[0] * size[1] > HALF else np.float32)
+    for first in range(0, len(order), PART):
+        out[first : first + PART] = waves(states[order[first : first + PART]]) @ turn
     return out
 
 
-@eqx.filter_jit
-def _evaluate(basis: Basis, states: Float[Array, "n inputs"]) -> Float[Array, "n rank"]:
-    return basis(states)
+def _timed(
+    phi: Float[np.ndarray, "n features"],
+    order: Order,
+    at: Int[np.ndarray, " knots"],
+    time: Int[np.ndarray, " steps"],
+    weight: Float[np.ndarray, " steps"],
+) -> Rows:
+    """With hats in time, turned by C^(−1/2) of C = E_μ[(φ ⊗ h)(φ ⊗ h)ᵀ], without directions that never occur."""
+    each, knots = phi.shape[1], len(at)
+    share, moment = weight / weight.sum(), np.zeros((knots * each, knots * each))
 
+    def parts() -> Iterator[tuple[slice, int, Float[np.ndarray, "n each"], Float[np.ndarray, "n 1"]]]:
+        """Rows between two knots, the first of them, φ, and the hat of the second."""
+        for block in order.blocks:
+            for span, part in block.spans:
+                rows = slice(block.part.start + part.start, block.part.start + part.stop)
+                later = np.clip((time[order.rows[rows]] - at[span]) / (at[span + 1] - at[span]), 0.0, 1.0)
+                yield rows, span, phi[rows].astype(np.float64), later[:, None]
 
-def _timed(phi: np.ndarray, hat: np.ndarray, turn: np.ndarray) -> Float[np.ndarray, "n rank"]:
-    """turn · (φ ⊗ h), a block at a time."""
-    out, turn = np.empty((len(phi), turn.shape[1]), np.float32), turn.astype(np.float32)
-    for first in range(0, len(phi), BLOCK):
-        part = slice(first, first + BLOCK)
-        out[part] = _products(phi[part], hat[part]) @ turn
-    return out
-
-
-def _products(phi: np.ndarray, hat: np.ndarray) -> Float[np.ndarray, "n products"]:
-    return (hat.astype(np.float32)[:, :, None] * phi[:, None, :]).reshape(len(phi), -1)
-
-
-def _whitening(phi: np.ndarray, hat: np.ndarray, weight: np.ndarray) -> Float[np.ndarray, "products rank"]:
-    """C^(−1/2) of C = E_μ[(φ ⊗ h)(φ ⊗ h)ᵀ], without directions that never occur."""
-    size = phi.shape[1] * hat.shape[1]
-    variance, directions = np.linalg.eigh(joint_moment(phi, hat, weight / weight.sum()).reshape(size, size))
+    for rows, span, values, later in parts():
+        both, place = (
+            np.concatenate([(1 - later) * values, later * values], axis=1),
+            slice(span * each, (span + 2) * each),
+        )
+        both *= np.sqrt(share[order.rows[rows], None])
+        moment[place, place] += both.T @ both
+    variance, directions = np.linalg.eigh(moment)
     kept = variance > SMALLEST * variance[-1]
-    return directions[:, kept] / np.sqrt(variance[kept])
+    turn = directions[:, kept] / np.sqrt(variance[kept])
+    # each knot's own part, white by itself as far as that is more than rounding
+    size, own = np.linalg.eigh(np.stack([moment[j : j + each, j : j + each] for j in range(0, len(moment), each)]))
+    size = np.sqrt(np.maximum(size, SMALLEST / 10 * variance[-1]))
+    whitened, features = own / size[:, None, :], np.empty((len(phi), 2 * each), np.float32)
+    for rows, span, values, later in parts():
+        features[rows, :each] = (1 - later) * (values @ whitened[span])
+        features[rows, each:] = later * (values @ whitened[span + 1])
+    back = size[:, :, None] * np.swapaxes(own, 1, 2)
+    return Rows(order, features, np.concatenate([back[j] @ turn[j * each : (j + 1) * each] for j in range(knots)]))

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from statewise.ope.equations import Equations
-from statewise.ope.prepared import Case
+from statewise.ope.order import Block
+from statewise.ope.prepared import Case, Prepared
+from statewise.ope.rows import Sums, Weights
 from statewise.parts.ratio_closed_form import FOLDS
 
 RIDGE = 1e-4  # of features with second moment 1
@@ -42,7 +43,7 @@ class Fit:
     """The critic of one fold, fitted to the others."""
 
     differences: Differences
-    grams: Float[np.ndarray, "actions rank rank"]
+    inverses: Float[np.ndarray, "actions rank rank"]  # of Σ ω φφᵀ + a ridge over the rows of each action
     weights: Float[np.ndarray, "rank actions"]  # Q̂(s,a) = weights[:, a]ᵀφ(s)
 
 
@@ -61,7 +62,7 @@ def state_values(
     """V̂ of each row's state, and of the state after it (0 at an episode's end), from all rows."""
     equations = case.prepared.horizon_equations
     weights = _temporal_differences(case, rewards, range(FOLDS)).value
-    values = np.clip(equations.in_log_order(equations.here @ weights.astype(np.float32)), *_bounds(case, rewards))
+    values = np.clip(equations.in_log_order(equations.rows.times(weights[:, None])[:, 0]), *_bounds(case, rewards))
     return values, np.append(values[1:], 0.0)
 
 
@@ -73,25 +74,41 @@ def cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
 
 def _cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
     log, equations = case.prepared, case.prepared.horizon_equations
-    actions = log.dataset.action_count
-    taken, reward = log.dataset.actions[equations.order], rewards[equations.order]
-    regressions = log.remembered(
-        "regressions", lambda: [_regressions(equations, taken, fold, actions) for fold in equations.folds]
-    )
-    earned = [_earned(equations, taken, reward, fold, actions) for fold in equations.folds]
-    everything, fits = np.empty((len(taken), actions)), []
-    for held_out, (a, b) in enumerate(equations.folds):
-        others = [f for f in range(FOLDS) if f != held_out]
-        differences = _temporal_differences(case, rewards, others)
-        grams, onward = (np.sum([regressions[f][i] for f in others], axis=0) for i in range(2))
-        grams = grams + RIDGE * np.eye(len(differences.value))
-        targets = np.sum([earned[f] for f in others], axis=0) + onward @ differences.value
-        weights = np.linalg.solve(grams, targets[:, :, None])[:, :, 0].T
-        everything[a:b] = equations.here[a:b] @ weights.astype(np.float32)
-        fits.append(Fit(differences, grams, weights))
-    everything = np.clip(equations.in_log_order(everything), *_bounds(case, rewards))
-    chosen = np.take_along_axis(everything, log.dataset.actions[:, None].astype(np.int64), axis=1)[:, 0]
-    return Critic(chosen, (everything * case.probabilities).sum(axis=1), tuple(fits))
+    differences = [
+        _temporal_differences(case, rewards, [f for f in range(FOLDS) if f != held_out]) for held_out in range(FOLDS)
+    ]
+    targets = _targets(case, rewards, np.stack([one.value for one in differences], axis=1))
+    fits = [
+        Fit(one, inverses, np.einsum("ars,sa->ra", inverses, target))
+        for one, inverses, target in zip(differences, _inverses(log), targets, strict=True)
+    ]
+    lifted, bounds = [equations.rows.lifted(fit.weights) for fit in fits], _bounds(case, rewards)
+    chosen, values = np.empty((2, len(rewards)))
+    for block in equations.blocks:
+        at = equations.order[block.part]
+        everything = np.clip(equations.rows.times_in(block, lifted[block.fold]), *bounds)
+        chosen[at] = everything[np.arange(len(at)), log.dataset.actions[at]]
+        values[at] = (everything * case.probabilities[at]).sum(axis=1)
+    return Critic(chosen, values, tuple(fits))
+
+
+def _targets(
+    case: Case, rewards: Float[np.ndarray, " steps"], values: Float[np.ndarray, "rank folds"]
+) -> Float[np.ndarray, "folds rank actions"]:
+    """Σ ω φ (r + γcV̂(s')) over the rows of each action, with the V̂ of every fold and over all rows but its own."""
+    equations, data = case.prepared.horizon_equations, case.prepared.dataset
+    rows, actions = equations.rows, data.action_count
+    lifted = rows.lifted(values)
+
+    def weigh(block: Block) -> Float[np.ndarray, "n columns"]:
+        at = equations.order[block.part]
+        ahead = equations.onward(block)[:, None] * block.after(rows.times_in(block, lifted))
+        out = np.zeros((len(at), FOLDS, actions))
+        out[np.arange(len(at)), :, data.actions[at]] = equations.weight[block.part, None] * (rewards[at, None] + ahead)
+        return (out * _outside(block)[:, None]).reshape(len(at), -1)
+
+    sums = rows.sums(weigh).sum(axis=0)
+    return sums.reshape(len(sums), FOLDS, actions).transpose(1, 0, 2)
 
 
 def moved_by(
@@ -104,38 +121,56 @@ def moved_by(
     ωρ [(φᵀe) (φ − γcφ')ᵀu + (φᵀGu) (r + γcφ'ᵀq − φᵀq)].
     """
     log, equations = case.prepared, case.prepared.horizon_equations
-    order, count = equations.order, log.dataset.episodes
-    here, after = equations.here, np.append(equations.here[1:], equations.here[:1], axis=0)
-    rows = np.arange(len(order))
-    taken, reward, rho = log.dataset.actions[order].astype(np.int64), rewards[order], case.ratio[order]
-    onward, policy, share = log.onward[order], case.probabilities[order], carried[order]
-    following = np.append(policy[1:], policy[:1], axis=0)
-    fold = np.repeat(np.arange(FOLDS), np.diff(equations.edges))
-    first = np.concatenate([a + start for (a, _), start in zip(equations.folds, equations.first, strict=True)])
-    total = np.zeros(count)
-    for held_out, fit in enumerate(critic.fits):
-        inside, outside = fold == held_out, np.where(fold != held_out, equations.weight, 0.0)
-        begins = first[inside[first]]
-        slope = _sums(here[begins], policy[begins] / count)
-        slope += _sums(after[inside], (share * onward)[inside, None] * following[inside])
-        ours = np.zeros_like(policy)
-        ours[rows, taken] = np.where(inside, share, 0.0)
-        slope -= _sums(here, ours)
-        back = np.linalg.solve(fit.grams, slope.T[:, :, None])[:, :, 0].T  # z
-        q, matrix = fit.differences.value, fit.differences.matrix
-        left = _times(here, back)[rows, taken]
-        ahead = onward * _times(after, q[:, None])[:, 0]
-        added = outside * left * (reward + ahead - _times(here, fit.weights)[rows, taken])
-        xi = _sums(after, (outside * onward * left)[:, None])[:, 0]
-        u = np.linalg.solve(fit.differences.normal, xi)
-        error = fit.differences.earned - matrix @ q
-        at = _times(here, np.stack([error, matrix @ u, u, q], axis=1))
-        change = at[:, 2] - onward * _times(after, u[:, None])[:, 0]
-        added += outside * rho * (at[:, 0] * change + at[:, 1] * (reward + ahead - at[:, 3]))
-        by_episode = log.by_episode(equations.in_log_order(added))
-        seen = equations.fold_of_episode != held_out
-        total += np.where(seen, by_episode - by_episode[seen].mean(), 0.0)
-    return count * total
+    rows, data = equations.rows, log.dataset
+    slopes = rows.sums(lambda block: _slope(case, block, carried))
+    back = [np.einsum("ars,sa->ra", fit.inverses, h) for fit, h in zip(critic.fits, slopes, strict=True)]
+    values = [fit.differences.value[:, None] for fit in critic.fits]
+    # of each fold's critic, side by side: zᵀφ and Q̂ of the action taken, V̂
+    regressed = rows.lifted(np.concatenate([*back, *(fit.weights for fit in critic.fits), *values], axis=1))
+    added, xi = np.zeros((data.episodes, FOLDS)), Sums(rows)
+    for block in equations.blocks:
+        at, onward = equations.order[block.part], equations.onward(block)[:, None]
+        given = rows.times_in(block, regressed)
+        pairs = given[:, :-FOLDS].reshape(len(at), 2, FOLDS, -1)[np.arange(len(at)), :, :, data.actions[at]]
+        left = _outside(block) * equations.weight[block.part, None] * pairs[:, 0]
+        wanted = rewards[at, None] + onward * block.after(given[:, -FOLDS:])
+        added[block.episodes] = block.by_episode(left * (wanted - pairs[:, 1]))
+        xi.add(block, block.handed_on(onward * left))
+    for_rows = []
+    for fit, column in zip(critic.fits, xi.of_folds().sum(axis=0).T, strict=True):
+        solved, matrix = fit.differences, fit.differences.matrix
+        u = np.linalg.solve(solved.normal, column)
+        for_rows.append(np.stack([solved.earned - matrix @ solved.value, matrix @ u, u, solved.value]))
+    differences = rows.lifted(np.stack(for_rows, axis=1).reshape(4 * FOLDS, -1).T)
+    for block in equations.blocks:
+        at, onward = equations.order[block.part], equations.onward(block)[:, None]
+        given = rows.times_in(block, differences)
+        error, through, u, value = np.split(given, 4, axis=1)
+        u_after, value_after = np.split(block.after(given)[:, 2 * FOLDS :], 2, axis=1)
+        left = error * (u - onward * u_after) + through * (rewards[at, None] + onward * value_after - value)
+        left *= _outside(block) * (equations.weight[block.part] * case.ratio[at])[:, None]
+        added[block.episodes] += block.by_episode(left)
+    seen = equations.fold_of_episode[equations.episodes][:, None] != np.arange(FOLDS)
+    added = np.where(seen, added - added.sum(axis=0, where=seen) / seen.sum(axis=0), 0.0)
+    total = np.empty(data.episodes)
+    total[equations.episodes] = data.episodes * added.sum(axis=1)
+    return total
+
+
+def _slope(case: Case, block: Block, carried: Float[np.ndarray, " steps"]) -> Float[np.ndarray, "n actions"]:
+    """What Σ_a weightₐ θ_aᵀφ of a row counts for in V, θ being the critic of its own fold."""
+    equations, data = case.prepared.horizon_equations, case.prepared.dataset
+    at = equations.order[block.part]
+    reached = block.handed_on(carried[at] * equations.onward(block))
+    reached[block.first] = 1 / data.episodes
+    slope = reached[:, None] * case.probabilities[at]
+    slope[np.arange(len(at)), data.actions[at]] -= carried[at]
+    return slope
+
+
+def _outside(block: Block) -> Float[np.ndarray, " folds"]:
+    """1 for the folds whose critics a block's rows have a part in."""
+    return (np.arange(FOLDS) != block.fold).astype(np.float64)
 
 
 def _bounds(case: Case, rewards: Float[np.ndarray, " steps"]) -> tuple[float, float]:
@@ -148,64 +183,35 @@ def _bounds(case: Case, rewards: Float[np.ndarray, " steps"]) -> tuple[float, fl
 
 
 def _temporal_differences(case: Case, rewards: Float[np.ndarray, " steps"], folds: Sequence[int]) -> Differences:
-    equations, solved = case.prepared.horizon_equations, case.horizon_solved
-    carried = equations.weight * case.ratio[equations.order]
-    reward = rewards[equations.order]
-    matrix = np.zeros_like(solved.states[0])
-    earned = np.zeros(len(matrix))
-    fresh = equations.initial.mean(axis=0)
-    for f in folds:
-        a, b = equations.folds[f]
-        begins = _sum(equations.here[a:b], carried[a:b] * equations.restart[a:b])
-        # x' = γcφ' + (1 − γc)φ̄₀: what begins anew is no part of this episode's value
-        matrix += np.outer(begins, fresh) - solved.states[f].T
-        earned += _sum(equations.here[a:b], carried[a:b] * reward[a:b])
-    normal = matrix.T @ matrix + (len(folds) / FOLDS) ** 2 * SLOW * np.eye(len(matrix))
+    equations, solved, chosen = case.prepared.horizon_equations, case.horizon_solved, list(folds)
+    # x' = γcφ' + (1 − γc)φ̄₀: what begins anew is no part of this episode's value
+    matrix = np.outer(solved.begins[chosen].sum(axis=0), equations.fresh) - solved.states[chosen].sum(axis=0).T
+    earned = _earned(case, rewards)[chosen].sum(axis=0)
+    normal = matrix.T @ matrix + (len(chosen) / FOLDS) ** 2 * SLOW * np.eye(len(matrix))
     return Differences(matrix, earned, normal, np.linalg.solve(normal, matrix.T @ earned))
 
 
-def _regressions(
-    equations: Equations, taken: Int[np.ndarray, " steps"], fold: tuple[int, int], actions: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Σ ω φφᵀ and Σ ω φ(γcφ')ᵀ over a fold's rows, for each action: the same for every policy."""
-    fresh = equations.initial.mean(axis=0)
-    grams, onward = [], []
-    for rows in _rows_by_action(taken, fold, actions):
-        here = equations.here[rows]
-        scaled = here * equations.weight[rows].astype(np.float32)[:, None]
-        grams.append((scaled.T @ here).astype(np.float64))
-        begins = _sum(here, equations.weight[rows] * equations.restart[rows])
-        onward.append((scaled.T @ equations.arrived[rows]).astype(np.float64) - np.outer(begins, fresh))
-    return np.stack(grams), np.stack(onward)
+def _earned(case: Case, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarray, "folds rank"]:
+    """Σ ωρ r φ in each fold."""
+    equations = case.prepared.horizon_equations
+
+    def weigh(block: Block) -> Float[np.ndarray, "n 1"]:
+        at = equations.order[block.part]
+        return (equations.weight[block.part] * case.ratio[at] * rewards[at])[:, None]
+
+    return case.remembered(("earned", id(rewards)), lambda: (rewards, equations.rows.sums(weigh)[:, :, 0]))[1]
 
 
-def _earned(
-    equations: Equations,
-    taken: Int[np.ndarray, " steps"],
-    reward: Float[np.ndarray, " steps"],
-    fold: tuple[int, int],
-    actions: int,
-) -> Float[np.ndarray, "actions rank"]:
-    """Σ ω r φ over a fold's rows, for each action."""
-    earned = equations.weight * reward
-    return np.stack([_sum(equations.here[rows], earned[rows]) for rows in _rows_by_action(taken, fold, actions)])
+def _inverses(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
+    """Those of Q̂'s regressions for every fold, over the others: what no policy and no reward changes."""
+    equations, data = log.horizon_equations, log.dataset
 
+    def weigh(block: Block) -> Weights:
+        taken = data.actions[equations.order[block.part]].astype(np.int64)
+        return Weights(equations.weight[block.part, None], group=taken)
 
-def _rows_by_action(
-    taken: Int[np.ndarray, " steps"], fold: tuple[int, int], actions: int
-) -> list[Int[np.ndarray, " rows"]]:
-    first, last = fold
-    order = first + np.argsort(taken[first:last], kind="stable")
-    return np.split(order, np.searchsorted(taken[order], np.arange(1, actions)))
+    def compute() -> Float[np.ndarray, "folds actions rank rank"]:
+        grams = equations.rows.moments(weigh, data.action_count)[:, :, 0]
+        return np.linalg.inv(grams.sum(axis=0) - grams + RIDGE * np.eye(equations.rows.rank))
 
-
-def _sum(features: np.ndarray, weight: np.ndarray) -> Float[np.ndarray, " rank"]:
-    return (weight.astype(np.float32) @ features).astype(np.float64)
-
-
-def _sums(features: np.ndarray, weights: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "rank columns"]:
-    return (features.T @ weights.astype(np.float32)).astype(np.float64)
-
-
-def _times(features: np.ndarray, vectors: Float[np.ndarray, "rank columns"]) -> Float[np.ndarray, "rows columns"]:
-    return (features @ vectors.astype(np.float32)).astype(np.float64)
+    return log.remembered("regressions", compute)

@@ -24,10 +24,10 @@ from statewise.ope.quotient import Quotient, difference
 def near_today(policy: Quotient, earned: Quotient, log: Prepared) -> Quotient:
     """The gain of a policy as the judge puts it, as a mean over episodes; plain where the log does not tell enough."""
     plain = difference(policy, earned)
-    known = log.dataset.estimated is None and whole_distributions(log.dataset) is not None
-    if log.objective != "return" or not known or log.dataset.action_count < 2:
+    logged = whole_distributions(log.dataset)
+    if logged is None or log.dataset.estimated is not None or log.objective != "return":
         return plain
-    itself = by_the_judge(log)
+    itself = by_the_judge(log, logged)
     noise = difference(itself, earned)
     share = _best_share(plain, noise, log)
     return replace(

@@ -15,7 +15,7 @@ wherever a limit makes a difference (`ope.features`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -26,15 +26,17 @@ from jaxtyping import Float, Int
 from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
 from statewise.data.device import propensities_of
-from statewise.data.horizon import recorded_weight
 from statewise.ope.equations import Equations, make_equations
 from statewise.ope.features import make_features, time_knots
+from statewise.ope.order import in_folds
 from statewise.ope.solution import Solved, solve
 from statewise.parts.chain import Chain, Kind, chain_of, kind_of
 from statewise.parts.ratio_closed_form import ClosedForm
+from statewise.propensities.similar import Groups, similar_states
 from statewise.propensities.tried import Untried, untried
 
 RATIO = ClosedForm()
+PART = 65_536  # rows at a time, which bounds memory
 T = TypeVar("T")
 Objective = Literal["return", "average"]
 
@@ -62,14 +64,19 @@ class Prepared(Remembers):
     seed: int = 0
 
     @cached_property
+    def within_horizon(self) -> Chain:
+        """Where rows lead, and how much they count, if nothing beyond the horizon does."""
+        return chain_of(self.dataset, self.discount, stationary=False)
+
+    @property
     def growth(self) -> Float[np.ndarray, " steps"]:
         """γᵗ, times what a row stands for where other episodes are no longer recorded."""
-        return self.discount**self.dataset.time * recorded_weight(self.dataset)
+        return self.within_horizon.weight
 
-    @cached_property
+    @property
     def onward(self) -> Float[np.ndarray, " steps"]:
         """γ, and 0 on the last row of an episode or before the horizon."""
-        return chain_of(self.dataset, self.discount, stationary=False).onward
+        return self.within_horizon.onward
 
     @cached_property
     def discounts(self) -> Float[np.ndarray, " horizon"]:
@@ -103,6 +110,11 @@ class Prepared(Remembers):
         return Scaler.of(self.dataset)
 
     @cached_property
+    def similar(self) -> Groups:
+        """Groups of similar states."""
+        return similar_states(self.dataset.observations)
+
+    @cached_property
     def equations(self) -> Equations:
         """The state ratio's equations, for the objective asked."""
         if self.chain != "continuing":
@@ -112,13 +124,13 @@ class Prepared(Remembers):
     @cached_property
     def horizon_equations(self) -> Equations:
         """Those of visits within the log's horizon, by state and time where a limit cuts episodes off."""
-        chain = chain_of(self.dataset, self.discount, stationary=False)
-        return self._equations(chain, time_knots(self.dataset, self.discount))
+        return self._equations(self.within_horizon, time_knots(self.dataset, self.discount))
 
     def _equations(self, chain: Chain, clock: Int[np.ndarray, " knots"] | None) -> Equations:
-        to_come = self.to_come(self.dataset.rewards)
-        features = make_features(self.dataset, self.scaler, chain, clock, to_come, self.seed, RATIO)
-        return make_equations(self.dataset, features, chain, self.seed, RATIO)
+        order = in_folds(self.dataset, self.seed, clock)
+        to_come = lambda: self.to_come(self.dataset.rewards)  # noqa: E731
+        rows = make_features(self.dataset, self.scaler, chain, order, clock, to_come, self.seed, RATIO)
+        return make_equations(chain, rows, RATIO)
 
     @cached_property
     def refits(self) -> tuple[Prepared, ...]:
@@ -154,7 +166,7 @@ class Case(Remembers):
     prepared: Prepared
     probabilities: Float[np.ndarray, "steps actions"]  # π(·|s) on every row
 
-    @cached_property
+    @property
     def taken(self) -> Float[np.ndarray, " steps"]:
         """π(a|s) of the logged actions."""
         actions = self.prepared.dataset.actions[:, None].astype(np.int64)
@@ -171,8 +183,20 @@ class Case(Remembers):
         dataset = self.prepared.dataset
         if dataset.distributions is None:
             return float(self.probabilities.max() / propensities_of(dataset).min())
-        possible = np.where(dataset.distributions > 0, dataset.distributions, np.inf)
-        return float((self.probabilities / possible).max())
+        return float(max((chances / possible).max() for chances, possible in self._beside_behaviour()))
+
+    def _beside_behaviour(self) -> Iterator[tuple[Float[np.ndarray, "n actions"], Float[np.ndarray, "n actions"]]]:
+        """π and μ of some rows at a time, μ being ∞ where it is 0."""
+        distributions = self.prepared.dataset.distributions
+        assert distributions is not None
+        for first in range(0, len(distributions), PART):
+            behaviour = distributions[first : first + PART]
+            yield self.probabilities[first : first + PART], np.where(behaviour > 0, behaviour, np.inf)
+
+    @cached_property
+    def squared_ratio(self) -> Float[np.ndarray, " steps"]:
+        """Σ_a π²/μ of each row: the mean of ρ² in its state, where distributions are logged."""
+        return np.concatenate([(pi**2 / mu).sum(axis=1) for pi, mu in self._beside_behaviour()])
 
     @cached_property
     def ratio_skewness(self) -> float:
@@ -181,9 +205,8 @@ class Case(Remembers):
         if dataset.distributions is None:
             second, third = np.mean(self.ratio**2), np.mean(self.ratio**3)
         else:
-            possible = np.where(dataset.distributions > 0, dataset.distributions, np.inf)
-            second = float((self.probabilities**2 / possible).sum(axis=1).mean())
-            third = float((self.probabilities**3 / possible**2).sum(axis=1).mean())
+            second = float(self.squared_ratio.mean())
+            third = float(np.concatenate([(pi**3 / mu**2).sum(axis=1) for pi, mu in self._beside_behaviour()]).mean())
         return float((third - 3 * second + 2) / max(second - 1, 1e-12) ** 1.5)
 
     def heaviest_product(self, steps: int) -> float:
@@ -193,7 +216,8 @@ class Case(Remembers):
     @cached_property
     def untried(self) -> Untried:
         """The share of the policy's decisions that the behaviour never takes."""
-        return untried(self.prepared.dataset, self.probabilities, self.prepared.growth)
+        log = self.prepared
+        return untried(log.dataset, self.probabilities, log.growth, lambda: log.similar)
 
     @cached_property
     def cumulative(self) -> Float[np.ndarray, " steps"]:

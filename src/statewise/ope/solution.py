@@ -16,14 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from statewise.ope.balance import noise_of
+from statewise.ope.balance import Noise
 from statewise.ope.equations import Equations
-from statewise.ope.features import BLOCK
+from statewise.ope.order import Block
 from statewise.ope.quotient import USUAL
+from statewise.ope.rows import Weights
 from statewise.parts.ratio_closed_form import FOLDS
 
 UNDER = 10  # times less is λ than what is best for w itself
@@ -37,8 +39,9 @@ class Solved:
     beta: Float[np.ndarray, " rank"]  # scaled so that w has mean 1 …
     scale: float  # … from the solution of the equations as they stand
     imbalance: Float[np.ndarray, "tests rank"]  # M; the first `rank` tests are those of states alone
-    contrasts: Float[np.ndarray, "steps contrasts"]  # κ of each further set of tests, rows in order of their fold
     states: Float[np.ndarray, "folds rank rank"]  # what each fold adds to the tests of states alone
+    begins: Float[np.ndarray, "folds rank"]  # Σ ω ρ (1 − γc) φ
+    fresh: Float[np.ndarray, "sets rank"]  # the mean of κφ over first states, for each set of tests
     regularisation: float
     residual: float  # the closed form's held-out loss, a sum over folds
     noise: float  # of the equations in a fold: what an exact w would leave when fitted to another, or little more
@@ -62,48 +65,117 @@ class Solved:
         return float(np.sqrt(max(self.residual / FOLDS - self.noise, 0.0) * min(USUAL / len(self.beta), 1.0)))
 
 
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """What the equations need of a policy, a block of rows at a time."""
+
+    equations: Equations
+    ratio: Float[np.ndarray, " steps"]  # ρ on the log's rows
+    probabilities: Float[np.ndarray, "steps actions"]
+
+    @property
+    def sets(self) -> int:
+        """Of tests: those of states alone, and one for each contrast."""
+        # on a continuing chain, π in the states after the last rows would be needed
+        return 1 if self.equations.chain == "continuing" else 1 + len(contrasts_of(self.probabilities.shape[1]).T)
+
+    def rho(self, block: Block) -> Float[np.ndarray, " n"]:
+        return self.ratio[self.equations.order[block.part]]
+
+    def kinds(self, block: Block) -> Float[np.ndarray, "n sets"]:
+        """κ of each set of tests; 1 for those of states alone."""
+        ones = np.ones((len(block), 1))
+        if self.sets == 1:
+            return ones
+        here = self.probabilities[self.equations.order[block.part]]
+        return np.append(ones, here @ contrasts_of(here.shape[1]), axis=1)
+
+
 def solve(
     equations: Equations, ratio: Float[np.ndarray, " steps"], probabilities: Float[np.ndarray, "steps actions"]
 ) -> Solved:
     """w for the policy whose ρ and probabilities on the log's rows are given."""
-    rho = ratio[equations.order]
-    states = equations.balance(rho)
+    policy = Policy(equations, ratio, probabilities)
+    begins, fresh = _beginnings(policy)
+    sets = _imbalance(policy, begins, fresh)
+    states = sets[:, 0]
     if equations.nothing_follows:
-        return _unchanged(equations, states)
-    contrasts = np.empty((len(rho), 0))
-    if equations.chain != "continuing":  # where π in the states after the last rows would be needed
-        contrasts = probabilities[equations.order] @ contrasts_of(probabilities.shape[1])
-    sets = [states, *(_contrasted(equations, rho, one) for one in contrasts.T)]
-    imbalance = FOLDS * np.concatenate(sets, axis=1)
+        return _unchanged(equations, states, begins, fresh)
+    imbalance = FOLDS * sets.reshape(FOLDS, -1, equations.rows.rank)
     regularisation, residual = _choose(equations.settings.regularisation, imbalance, FOLDS * equations.mean)
     regularisation /= FOLDS * UNDER
     mean, total = equations.mean.sum(axis=0), imbalance.mean(axis=0)
     beta = np.linalg.solve(total.T @ total + regularisation * np.eye(len(mean)), mean)
     scale = float(mean @ beta)
     beta = beta / scale
-    raw = equations.here @ beta.astype(np.float32)
+    lifted, noise = equations.rows.lifted(beta[:, None]), Noise(equations)
+    signed = np.empty(len(equations.order))
+    for block in equations.blocks:
+        w = equations.rows.times_in(block, lifted)[:, 0]
+        signed[equations.order[block.part]] = w
+        noise.add(block, policy.rho(block), w)
     return Solved(
         beta=beta,
         scale=scale,
         imbalance=total,
-        contrasts=contrasts,
         states=states,
+        begins=begins,
+        fresh=fresh,
         regularisation=regularisation,
         residual=residual,
-        noise=noise_of(equations, rho, raw),
-        signed=equations.in_log_order(raw),
+        noise=noise.size,
+        signed=signed,
     )
 
 
-def _unchanged(equations: Equations, states: Float[np.ndarray, "folds rank rank"]) -> Solved:
+def _beginnings(policy: Policy) -> tuple[Float[np.ndarray, "folds rank"], Float[np.ndarray, "sets rank"]]:
+    """Σ ω ρ (1 − γc) φ in each fold, and the mean of κφ over first states."""
+    equations = policy.equations
+
+    def weigh(block: Block) -> Float[np.ndarray, "n columns"]:
+        first = np.zeros((len(block), policy.sets))
+        first[block.first] = policy.kinds(block)[block.first] / len(equations.episodes)
+        begins = equations.weight[block.part] * policy.rho(block) * (1 - equations.onward(block))
+        return np.append(begins[:, None], first, axis=1)
+
+    sums = equations.rows.sums(weigh)
+    return sums[:, :, 0], sums[:, :, 1:].sum(axis=0).T
+
+
+def _imbalance(
+    policy: Policy, begins: Float[np.ndarray, "folds rank"], fresh: Float[np.ndarray, "sets rank"]
+) -> Float[np.ndarray, "folds sets rank rank"]:
+    """Σᵢ ωᵢ ρᵢ (x'ᵢ − κφᵢ) φᵢᵀ in each fold, with x' of κφ."""
+    equations = policy.equations
+
+    def weigh(block: Block) -> Weights:
+        carried = (equations.weight[block.part] * policy.rho(block))[:, None]
+        if equations.chain == "continuing":
+            return Weights(moves=carried)
+        kinds = policy.kinds(block)
+        return Weights(-carried * kinds, carried * equations.onward(block)[:, None] * block.after(kinds))
+
+    sums = equations.rows.moments(weigh)[:, 0]
+    if equations.chain == "continuing":
+        return sums - equations.fixed[:, None]
+    return sums + fresh[None, :, :, None] * begins[:, None, None, :]
+
+
+def _unchanged(
+    equations: Equations,
+    states: Float[np.ndarray, "folds rank rank"],
+    begins: Float[np.ndarray, "folds rank"],
+    fresh: Float[np.ndarray, "sets rank"],
+) -> Solved:
     """w ≡ 1, exactly, where every episode is one decision: no policy changes the states it is made in."""
-    rank, rows = equations.here.shape[1], len(equations.order)
+    rank, rows = equations.rows.rank, len(equations.order)
     return Solved(
         beta=np.zeros(rank),
         scale=1.0,
         imbalance=np.zeros((rank, rank)),
-        contrasts=np.empty((rows, 0)),
         states=states,
+        begins=begins,
+        fresh=fresh,
         regularisation=1.0,
         residual=0.0,
         noise=0.0,
@@ -111,6 +183,7 @@ def _unchanged(equations: Equations, states: Float[np.ndarray, "folds rank rank"
     )
 
 
+@cache
 def contrasts_of(actions: int) -> Float[np.ndarray, "actions contrasts"]:
     """Functions of the action that sum to 0, orthogonal and of mean square 1; with many actions a few at random.
 
@@ -122,84 +195,47 @@ def contrasts_of(actions: int) -> Float[np.ndarray, "actions contrasts"]:
     return np.sqrt(actions) * np.linalg.qr(drawn)[0][:, 1:]
 
 
-def _contrasted(
-    equations: Equations, rho: Float[np.ndarray, " steps"], contrast: Float[np.ndarray, " steps"]
-) -> Float[np.ndarray, "folds rank rank"]:
-    """Σᵢ ωᵢ ρᵢ (x'ᵢ − κφᵢ) φᵢᵀ in each fold, with x' of κφ."""
-    carried = equations.weight * rho
-    arrives = carried * (1 - equations.restart) * np.roll(contrast, -1)
-    stays, begins = carried * contrast, carried * equations.restart
-    fresh = _fresh(equations, contrast).mean(axis=0)
-    out = []
-    for a, b in equations.folds:
-        total = np.outer(fresh, begins[a:b].astype(np.float32) @ equations.here[a:b])
-        for first in range(a, b, BLOCK):
-            part = slice(first, min(first + BLOCK, b))
-            scale = np.float32(len(rho))
-            left = (scale * arrives[part]).astype(np.float32)[:, None] * _after(equations.here, part)
-            left -= (scale * stays[part]).astype(np.float32)[:, None] * equations.here[part]
-            total += (left.T @ equations.here[part]) / float(scale)
-        out.append(total)
-    return np.stack(out)
-
-
 def pull(
     equations: Equations,
     solved: Solved,
     ratio: Float[np.ndarray, " steps"],
+    probabilities: Float[np.ndarray, "steps actions"],
     slope: Float[np.ndarray, " rank"],
-    starts: Int[np.ndarray, " episodes"],
 ) -> Float[np.ndarray, " episodes"]:
     """What each episode moves slopeᵀβ by through the equations, to first order; `slope` must be orthogonal to β.
 
     With A = MᵀM + λI, g = A⁻¹slope, u = Mg and v = Mβ: slopeᵀdβ = gᵀda − (dM g)ᵀv − uᵀ(dM β), dM and da being what the
     episode adds to M and a, by itself and through φ̄₀.
     """
+    count, rank = len(equations.episodes), len(slope)
     if equations.nothing_follows:
-        return np.zeros(len(starts))
-    rho, matrix = ratio[equations.order], solved.imbalance
-    g = np.linalg.solve(matrix.T @ matrix + solved.regularisation * np.eye(len(slope)), slope)
-    u, v = matrix @ g, matrix @ solved.beta
-    b, h = (equations.here @ np.stack([solved.beta, g], axis=1).astype(np.float32)).astype(np.float64).T
-    rows = equations.weight * h / solved.scale
-    anew = equations.weight * rho * equations.restart
-    begun = np.zeros(len(starts))
-    for k, (uk, vk) in enumerate(zip(u.reshape(-1, len(g)), v.reshape(-1, len(g)), strict=True)):
-        pair = np.stack([uk, vk], axis=1).astype(np.float32)
-        contrast = solved.contrasts[:, k - 1] if k else None
-        stays, arrives = _tested(equations, contrast, pair)
-        flow = rho * arrives - (stays if equations.chain == "continuing" else rho * stays)
-        rows -= equations.weight * (h * flow[1] + b * flow[0])
-        if equations.chain != "continuing":
-            begun -= _fresh(equations, contrast) @ (vk * (anew @ h) + uk * (anew @ b))
-    moved = len(starts) * np.add.reduceat(equations.in_log_order(rows), starts) + begun
+        return np.zeros(count)
+    policy, matrix = Policy(equations, ratio, probabilities), solved.imbalance
+    g = np.linalg.solve(matrix.T @ matrix + solved.regularisation * np.eye(rank), slope)
+    u, v = (matrix @ g).reshape(-1, rank), (matrix @ solved.beta).reshape(-1, rank)
+    lifted = equations.rows.lifted(np.concatenate([[solved.beta, g], u, v]).T)
+    tested = [np.sum(solved.fresh * one, axis=1) for one in (u, v)]
+    anew_b, anew_h = solved.begins.sum(axis=0) @ np.stack([solved.beta, g], axis=1)
+    moved = np.empty(count)
+    for block in equations.blocks:
+        rho, weight, onward = policy.rho(block), equations.weight[block.part], equations.onward(block)
+        values = equations.rows.times_in(block, lifted)
+        b, h = values[:, 0], values[:, 1]
+        by_u, by_v = (one * policy.kinds(block) for one in np.split(values[:, 2:], 2, axis=1))
+        begun = np.zeros(len(block.first))
+        if equations.chain == "continuing":
+            arrived = block.after(values)
+            arrived[block.last] = equations.rows.times_beyond(block, lifted)
+            flow_u, flow_v = np.split((rho[:, None] - 1) * arrived[:, 2:], 2, axis=1)
+        else:
+            flow_u, flow_v = (
+                rho[:, None] * (onward[:, None] * block.after(one) + np.outer(1 - onward, fresh) - one)
+                for one, fresh in zip((by_u, by_v), tested, strict=True)
+            )
+            begun = (by_v[block.first] * anew_h + by_u[block.first] * anew_b).sum(axis=1)
+        rows = weight * (h / solved.scale - h * flow_v.sum(axis=1) - b * flow_u.sum(axis=1))
+        moved[equations.episodes[block.episodes]] = count * block.by_episode(rows) - begun
     return moved - moved.mean()
-
-
-def _tested(
-    equations: Equations, contrast: Float[np.ndarray, " steps"] | None, vectors: Float[np.ndarray, "rank two"]
-) -> tuple[Float[np.ndarray, "two steps"], Float[np.ndarray, "two steps"]]:
-    """Tests of the state that a row is in and of the one it arrives at, times vectors; `None`: of states alone."""
-    here = (equations.here @ vectors).astype(np.float64).T
-    if contrast is None:
-        arrived = (equations.arrived @ vectors).astype(np.float64).T
-        return (arrived if equations.chain == "continuing" else here), arrived
-    here *= contrast
-    fresh = _fresh(equations, contrast).mean(axis=0) @ vectors
-    return here, (1 - equations.restart) * np.roll(here, -1, axis=1) + np.outer(fresh, equations.restart)
-
-
-def _fresh(equations: Equations, contrast: Float[np.ndarray, " steps"] | None) -> Float[np.ndarray, "episodes rank"]:
-    """κφ of the first states."""
-    if contrast is None:
-        return equations.initial
-    return equations.in_log_order(contrast)[equations.begins][:, None] * equations.initial
-
-
-def _after(values: Float[np.ndarray, "steps rank"], part: slice) -> Float[np.ndarray, "rows rank"]:
-    """The rows after those of `part`; within a fold, rows of an episode follow one another."""
-    following = values[part.start + 1 : part.stop + 1]
-    return following if part.stop < len(values) else np.append(following, values[:1], axis=0)
 
 
 def _choose(

@@ -80,17 +80,20 @@ class _Shares(NamedTuple):
     bound: Float[np.ndarray, "groups actions"]
 
 
-def logged_calibration(dataset: Dataset) -> LoggedCalibration | None:
+def logged_calibration(dataset: Dataset, similar: Groups | None = None) -> LoggedCalibration | None:
     """How far logged propensities are from the actions taken, where it is furthest beyond chance.
 
-    None where there are none, or where they were estimated: those have a calibration of their own.
+    None where there are none, or where they were estimated: those have a calibration of their own. `similar` are the
+    groups of similar states in the whole log, where somebody has them.
     """
     if dataset.propensities is None or dataset.estimated is not None:
         return None
     live = np.arange(len(dataset)) if dataset.live is None else np.flatnonzero(dataset.live)
     most = min(MOST, max(1000, NUMBERS // dataset.action_count))
     rows = live if len(live) <= most else live[np.linspace(0, len(live) - 1, most).astype(np.int64)]
-    groups = similar_states(dataset.observations[rows])
+    if similar is None or len(rows) < len(dataset):
+        similar = similar_states(dataset.observations[rows])
+    groups = similar
     distributions = _distributions(dataset, rows)
     if distributions is None:
         shares = _one_sided(dataset, rows, groups)

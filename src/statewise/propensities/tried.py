@@ -16,13 +16,14 @@ by more than chance, that counts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from statewise.data.dataset import Dataset
-from statewise.propensities.similar import similar_states
+from statewise.propensities.similar import Groups, similar_states
 
 CERTAIN = 1 - 1e-9  # a propensity from which on nothing else was possible
 ONCE = 1.0  # expected trials in a group of similar states below which something was not tried there
@@ -41,12 +42,16 @@ class Untried:
 
 
 def untried(
-    dataset: Dataset, probabilities: Float[np.ndarray, "steps actions"], weight: Float[np.ndarray, " steps"]
+    dataset: Dataset,
+    probabilities: Float[np.ndarray, "steps actions"],
+    weight: Float[np.ndarray, " steps"],
+    similar: Callable[[], Groups] | None = None,
 ) -> Untried:
     """The share of the policy's decisions, weighted by row, on what the log's behaviour does not do there.
 
     `probabilities` are the policy's, π(·|sᵢ). `weight` says how much each row counts; it must not depend on the row's
-    own action, or the mean of ρ would no longer tell.
+    own action, or the mean of ρ would no longer tell. `similar` gives the groups of similar states, where somebody has
+    them.
     """
     if dataset.propensities is None:
         raise ValueError("the log has no propensities; estimate them first")
@@ -55,13 +60,14 @@ def untried(
         return Untried(0.0, 0.0)
     weight = weight / total
     if dataset.distributions is not None:
-        impossible = np.where(dataset.distributions <= 0, probabilities, 0.0).sum(axis=1)
-        share = _share(float(weight @ impossible))
+        rows = np.flatnonzero(dataset.distributions.min(axis=1) <= 0)
+        impossible = np.where(dataset.distributions[rows] <= 0, probabilities[rows], 0.0).sum(axis=1)
+        share = _share(float(weight[rows] @ impossible))
         return Untried(share, 0.0, certain=share)
     propensities = dataset.propensities
     others = np.clip(1 - _taken(probabilities, dataset.actions), 0.0, 1.0)  # the policy's mass on what was not taken
     fixed = propensities >= CERTAIN
-    group = similar_states(dataset.observations).of_row
+    group = (similar_states(dataset.observations) if similar is None else similar()).of_row
     hardly = ~fixed & (np.bincount(group, 1 - propensities)[group] < ONCE)
     certain_part, hardly_part = float(weight[fixed] @ others[fixed]), float(weight[hardly] @ others[hardly])
     soft = ~fixed & ~hardly

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from statewise.ope.balance import held_out_imbalance
 from statewise.ope.equations import Equations
 from statewise.ope.linear_critic import state_values
+from statewise.ope.order import Block
 from statewise.ope.prepared import Case
 from statewise.ope.quotient import Quotient, standard_error
 from statewise.ope.solution import Solved, pull
@@ -37,10 +38,11 @@ def missed(case: Case, rewards: Float[np.ndarray, " steps"], found: Quotient) ->
     counts as `TRIFLE` of the value at least.
     """
     log = case.prepared
-    values, following = state_values(case, rewards)
-    carried = carried_by_ratio(case)
-    count = log.dataset.episodes
-    each = values[log.dataset.starts[:-1]] + count * log.by_episode(carried * (log.onward * following - values))
+    values, left = state_values(case, rewards)
+    left *= log.onward
+    left -= values
+    left *= carried_by_ratio(case)
+    each = values[log.dataset.starts[:-1]] + log.dataset.episodes * log.by_episode(left)
     noise = standard_error(each - each.mean(), log.dataset.groups)
     missing = np.sqrt(max(float(each.mean()) ** 2 - noise**2, 0.0)) if np.isfinite(noise) else 0.0
     error = max(standard_error(found.influence(), log.dataset.groups), TRIFLE * abs(found.value))
@@ -61,25 +63,37 @@ def carried_by_ratio(case: Case) -> Float[np.ndarray, " steps"]:
 
 def _reweighted(case: Case, rewards: Float[np.ndarray, " steps"], equations: Equations, solved: Solved) -> Quotient:
     """What each episode does to w itself is part of what it adds."""
-    log = case.prepared
-    order, count = equations.order, log.dataset.episodes
-    weight = np.empty(len(order))
-    weight[order] = count * equations.weight
-    ends = np.ones(len(order)) if equations.chain == "continuing" else 1 - log.onward
-    carried = weight * solved.ratio * case.ratio
-    above, below = log.by_episode(carried * rewards), log.by_episode(carried * ends)
+    count = case.prepared.dataset.episodes
+
+    def ends(block: Block) -> Float[np.ndarray, " n"]:
+        return np.ones(len(block)) if equations.chain == "continuing" else 1 - equations.onward(block)
+
+    sums = np.empty((count, 5))
+    for block in equations.blocks:
+        at = equations.order[block.part]
+        weight = count * equations.weight[block.part]
+        visited = weight * np.maximum(solved.signed[at], 0.0)
+        carried = visited * case.ratio[at]
+        columns = [carried * rewards[at], carried * ends(block), carried, weight, visited]
+        sums[equations.episodes[block.episodes]] = block.by_episode(np.stack(columns, axis=1))
+    above, below, carries, base, visits = sums.T
     value = above.sum() / below.sum()
-    # dV/dβ, where w is not cut off
-    open_rows = np.where(solved.signed > 0, weight * case.ratio * (rewards - value * ends), 0.0) / count
-    slope = open_rows[order].astype(np.float32) @ equations.here
-    moved = pull(equations, solved, case.ratio, slope.astype(np.float64), log.dataset.starts[:-1])
+
+    def slope(block: Block) -> Float[np.ndarray, "n 1"]:
+        """dV/dw, where w is not cut off."""
+        at = equations.order[block.part]
+        steep = equations.weight[block.part] * case.ratio[at] * (rewards[at] - value * ends(block))
+        return np.where(solved.signed[at] > 0, steep, 0.0)[:, None]
+
+    by_beta = equations.rows.sums(slope).sum(axis=0)[:, 0]
+    moved = pull(equations, solved, case.ratio, case.probabilities, by_beta)
     return Quotient(
         above + moved,
-        below,
-        weight=log.by_episode(carried),
-        base=log.by_episode(weight),
-        mass=float(carried.sum() / (weight @ solved.ratio)),
-        heaviest=float(solved.ratio.max() * case.greatest_ratio),
+        below.copy(),
+        weight=carries.copy(),
+        base=base.copy(),
+        mass=float(carries.sum() / visits.sum()),
+        heaviest=float(max(solved.signed.max(), 0.0) * case.greatest_ratio),
         imbalance=solved.excess,
         negative=solved.negative,
         rank=len(solved.beta),

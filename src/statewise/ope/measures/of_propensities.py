@@ -9,7 +9,6 @@ import numpy as np
 from statewise.ope.measures import Evidence, Measure
 from statewise.ope.prepared import Case
 from statewise.propensities.logged import LoggedCalibration, logged_calibration
-from statewise.propensities.similar import similar_states
 
 CHANCE = 1e-3  # how often a right log is suspected
 FEWEST = 30  # rows of a group of states whose mean is looked at
@@ -17,7 +16,7 @@ FEWEST = 30  # rows of a group of states whose mean is looked at
 
 def _calibration_of_log(evidence: Evidence) -> LoggedCalibration | None:
     log = evidence.log
-    return log.remembered("logged calibration", lambda: logged_calibration(log.dataset))
+    return log.remembered("logged calibration", lambda: logged_calibration(log.dataset, log.similar))
 
 
 def _logged(evidence: Evidence) -> float | None:
@@ -48,15 +47,11 @@ def _furthest_mean(case: Case) -> float | None:
     is then no more likely up than down whatever came before, so that squares add up even within an episode.
     """
     log = case.prepared
-    group = log.remembered("similar states", lambda: similar_states(log.dataset.observations).of_row)
+    group = log.similar.of_row
     centred = np.where(log.growth > 0, case.ratio - 1, 0.0)
     seen = np.bincount(group, centred**2)
     if log.dataset.distributions is not None:
-        possible = log.dataset.distributions > 0
-        square = np.divide(
-            case.probabilities**2, log.dataset.distributions, out=np.zeros_like(case.probabilities), where=possible
-        )
-        seen = np.maximum(seen, np.bincount(group, np.where(log.growth > 0, square.sum(axis=1) - 1, 0.0)))
+        seen = np.maximum(seen, np.bincount(group, np.where(log.growth > 0, case.squared_ratio - 1, 0.0)))
     counted = np.bincount(group, log.growth > 0) >= FEWEST
     # one group's variance must not come from a single heavy row
     heaviest = np.zeros(len(seen))

@@ -1,0 +1,133 @@
+"""Where the rows of a log stand while they are summed over: by fold, in blocks of whole episodes, by time within them.
+
+All sums go block by block, so that memory is bounded, and what follows a row is in its block. Rows between the same two
+knots in time stand side by side, since their features have the same hats that are not 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from statewise.data.dataset import Dataset
+from statewise.parts.ratio_closed_form import FOLDS
+
+BLOCK = 8192  # rows at a time, about
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some whole episodes of one fold."""
+
+    part: slice  # of all rows
+    fold: int
+    episodes: slice  # of all episodes
+    starts: Int[np.ndarray, " episodes"]  # their first rows, counted from the block's, in order of episode and time
+    place: Int[np.ndarray, " n"] | None  # where each row, in order of episode and time, stands; None: as they come
+    spans: tuple[tuple[int, slice], ...]  # rows that stand between the same two knots: the first knot, and which rows
+
+    def __len__(self) -> int:
+        return self.part.stop - self.part.start
+
+    @property
+    def first(self) -> Int[np.ndarray, " episodes"]:
+        """Where the first rows of episodes stand."""
+        return self.starts if self.place is None else self.place[self.starts]
+
+    @property
+    def last(self) -> Int[np.ndarray, " episodes"]:
+        last = np.append(self.starts[1:], len(self)) - 1
+        return last if self.place is None else self.place[last]
+
+    @cached_property
+    def following(self) -> Int[np.ndarray, " n"]:
+        """Where the row after each one stands; after an episode's last row, another's first."""
+        if self.place is None:
+            return np.roll(np.arange(len(self)), -1)
+        following = np.empty(len(self), np.int64)
+        following[self.place] = np.roll(self.place, -1)
+        return following
+
+    @cached_property
+    def episode(self) -> Int[np.ndarray, " n"]:
+        """The episode of each row, counted from the block's first."""
+        by_time = np.repeat(np.arange(len(self.starts)), np.diff(self.starts, append=len(self)))
+        if self.place is None:
+            return by_time
+        episode = np.empty(len(self), np.int64)
+        episode[self.place] = by_time
+        return episode
+
+    def after(self, values: Float[np.ndarray, "n *c"]) -> Float[np.ndarray, "n *c"]:
+        """Those of the row that follows; 0 after an episode's last."""
+        after = values[self.following] if self.place is not None else np.append(values[1:], values[:1], axis=0)
+        after[self.last] = 0.0
+        return after
+
+    def handed_on(self, values: Float[np.ndarray, "n *c"]) -> Float[np.ndarray, "n *c"]:
+        """Those of the row before; 0 for an episode's first: Σ valuesᵢ xᵢ₊₁ = Σ handed_onᵢ xᵢ within episodes."""
+        before = np.empty_like(values)
+        before[self.following] = values
+        before[self.first] = 0.0
+        return before
+
+    def by_episode(self, values: Float[np.ndarray, "n *c"]) -> Float[np.ndarray, "episodes *c"]:
+        """Their sums over each episode."""
+        return np.add.reduceat(values if self.place is None else values[self.place], self.starts, axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """All rows, and which of the log's they are."""
+
+    rows: Int[np.ndarray, " steps"]
+    episodes: Int[np.ndarray, " episodes"]
+    blocks: tuple[Block, ...]
+
+    @property
+    def fold_of_episode(self) -> Int[np.ndarray, " episodes"]:
+        """Of the log's episodes, in the log's order."""
+        fold = np.empty(len(self.episodes), np.int64)
+        for block in self.blocks:
+            fold[self.episodes[block.episodes]] = block.fold
+        return fold
+
+
+def in_folds(dataset: Dataset, seed: int, knots: Int[np.ndarray, " knots"] | None = None) -> Order:
+    """Episodes in folds, at random; rows by fold, block and, where there are knots, by those they lie between."""
+    if dataset.episodes < FOLDS:
+        raise ValueError(f"a state ratio needs {FOLDS} episodes at least, the log has {dataset.episodes}")
+    fold = np.random.default_rng(seed).permutation(dataset.episodes) % FOLDS
+    episodes = np.argsort(fold, kind="stable")
+    bounds = np.append(0, np.cumsum(dataset.lengths[episodes]))
+    rows = np.repeat(dataset.starts[episodes] - bounds[:-1], np.diff(bounds)) + np.arange(len(dataset))
+    edges, blocks = np.searchsorted(fold[episodes], np.arange(FOLDS + 1)), []
+    for number in range(FOLDS):
+        begin = int(edges[number])
+        while begin < edges[number + 1]:
+            wanted = int(np.searchsorted(bounds, bounds[begin] + BLOCK, side="right")) - 1
+            end = min(max(wanted, begin + 1), int(edges[number + 1]))
+            part, starts = slice(int(bounds[begin]), int(bounds[end])), bounds[begin:end] - bounds[begin]
+            size, place = part.stop - part.start, None
+            spans: tuple[tuple[int, slice], ...] = ((0, slice(0, size)),)
+            if knots is not None:
+                span = span_of(dataset.time[rows[part]], knots)
+                sorted_rows = np.argsort(span.astype(np.int16), kind="stable")
+                place = np.empty(size, np.int64)
+                place[sorted_rows] = np.arange(size)
+                at = np.searchsorted(span[sorted_rows], np.arange(len(knots)))
+                spans = tuple(
+                    (j, slice(int(at[j]), int(at[j + 1]))) for j in range(len(knots) - 1) if at[j] < at[j + 1]
+                )
+                rows[part] = rows[part][sorted_rows]
+            blocks.append(Block(part, number, slice(begin, end), starts, place, spans))
+            begin = end
+    return Order(rows, episodes, tuple(blocks))
+
+
+def span_of(time: Int[np.ndarray, " n"], knots: Int[np.ndarray, " knots"]) -> Int[np.ndarray, " n"]:
+    """The knot at or before each step, which is never the last."""
+    return np.clip(np.searchsorted(knots, time, side="right") - 1, 0, len(knots) - 2)

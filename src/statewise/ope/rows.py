@@ -1,0 +1,189 @@
+"""The judge's features of every row of a log, never written out, and the sums over rows that all else is made of.
+
+    f(s, t) = turnᵀ (φ(s) ⊗ h(t))
+
+Of the hats h(t) only two neighbours are not 0: the knots before and after t. A row keeps its part for these two alone,
+z = (h₁ φA₁, h₂ φA₂), whatever the number of knots. Products with f cost no more than with z, and second moments know
+only neighbouring knots. A makes each knot's part white by itself, so that single precision suffices. Without a clock
+f = z = φ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from statewise.ope.order import Block, Order
+from statewise.parts.ratio_closed_form import FOLDS
+
+AT_ONCE = 1024  # rows of which products are taken
+
+
+class Weights(NamedTuple):
+    """How much rows count in sums of products; several sets of weights side by side."""
+
+    stays: Float[np.ndarray, "n sets"] | None = None  # of the row's own features
+    moves: Float[np.ndarray, "n sets"] | None = None  # of those of what follows
+    group: Int[np.ndarray, " n"] | None = None  # the sum that a row belongs to
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """z of every row, and what makes f of it."""
+
+    order: Order
+    features: Float[np.ndarray, "rows width"]  # z
+    turn: Float[np.ndarray, "products rank"] | None = None  # None: f = z
+    beyond: Float[np.ndarray, "episodes width"] | None = None  # f of the states after the last rows, where they count
+
+    @property
+    def rank(self) -> int:
+        return self.features.shape[1] if self.turn is None else self.turn.shape[1]
+
+    @property
+    def each(self) -> int:
+        """Features of a knot."""
+        return self.features.shape[1] if self.turn is None else self.features.shape[1] // 2
+
+    def of(self, block: Block) -> Float[np.ndarray, "n width"]:
+        """z of a block's rows, in the precision of sums."""
+        part = self.features[block.part]
+        return part.astype(np.float32) if part.dtype == np.float16 else part
+
+    def at(self, span: int) -> slice:
+        """The products that rows between a knot and the next have a part in."""
+        return slice(span * self.each, span * self.each + self.features.shape[1])
+
+    def lifted(self, vectors: Float[np.ndarray, "rank c"]) -> Float[np.ndarray, "products c"]:
+        """Vectors to multiply f by, as `times_in` takes them."""
+        lifted = vectors if self.turn is None else self.turn @ vectors
+        return lifted.astype(np.float64 if self.features.dtype == np.float64 else np.float32)
+
+    def times_in(self, block: Block, lifted: Float[np.ndarray, "products c"]) -> Float[np.ndarray, "n c"]:
+        """f · v of a block's rows."""
+        features, out = self.of(block), np.empty((len(block), lifted.shape[1]))
+        for span, part in block.spans:
+            out[part] = features[part] @ lifted[self.at(span)]
+        return out
+
+    def times_beyond(self, block: Block, lifted: Float[np.ndarray, "products c"]) -> Float[np.ndarray, "episodes c"]:
+        """f · v of the states after a block's last rows."""
+        assert self.beyond is not None
+        return (self.beyond[block.episodes].astype(lifted.dtype) @ lifted).astype(np.float64)
+
+    def times(self, vectors: Float[np.ndarray, "rank c"]) -> Float[np.ndarray, "rows c"]:
+        """f · v of every row."""
+        lifted, out = self.lifted(vectors), np.empty((len(self.features), vectors.shape[1]))
+        for block in self.order.blocks:
+            out[block.part] = self.times_in(block, lifted)
+        return out
+
+    def sums(self, weigh: Callable[[Block], Float[np.ndarray, "n c"]]) -> Float[np.ndarray, "folds rank c"]:
+        """Σᵢ weightᵢ fᵢ over each fold; `weigh` gives the weights of a block's rows."""
+        total = Sums(self)
+        for block in self.order.blocks:
+            total.add(block, weigh(block))
+        return total.of_folds()
+
+    def by_episode(self, block: Block, weights: Float[np.ndarray, " n"]) -> Float[np.ndarray, "episodes rank"]:
+        """Σᵢ weightᵢ fᵢ over each episode of a block."""
+        features = self.of(block)
+        scaled = features * weights.astype(features.dtype)[:, None]
+        if self.turn is None:
+            return block.by_episode(scaled).astype(np.float64)
+        out = np.zeros((len(block.starts), len(self.turn)))
+        for span, part in block.spans:
+            episode = block.episode[part]
+            begins = np.flatnonzero(np.diff(episode, prepend=-1))
+            out[episode[begins], self.at(span)] += np.add.reduceat(scaled[part], begins, axis=0)
+        return out @ self.turn
+
+    def moments(self, weigh: Callable[[Block], Weights], groups: int = 1) -> Float[np.ndarray, "folds groups sets _ _"]:
+        """Σᵢ (movesᵢ f'ᵢ + staysᵢ fᵢ) fᵢᵀ over each fold and group, with f' of the state and time that follow.
+
+        What follows an episode's last row counts as 0 where it is not known.
+        """
+        width = self.features.shape[1]
+        products = width if self.turn is None else len(self.turn)
+        spans = (products - width) // self.each + 1
+        total: np.ndarray | None = None
+        for block in self.order.blocks:
+            for where, product in self._products(block, weigh(block)):
+                if total is None:
+                    total = np.zeros((FOLDS, groups, spans, len(product) // width, width, width))
+                total[(block.fold, *where)] += product.reshape(total.shape[3:])
+        assert total is not None
+        if self.turn is None:
+            return total[:, :, 0]
+        turned = np.zeros((FOLDS, groups, total.shape[3], products, self.rank))
+        for span in range(spans):
+            turned[..., self.at(span), :] += total[:, :, span] @ self.turn[self.at(span)]
+        return self.turn.T @ turned
+
+    def _products(self, block: Block, weights: Weights) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
+        """What a block adds to `moments`: the group and the span, and the products of what has a part there."""
+        features, (stays, moves, group) = self.of(block), weights
+        following = None if moves is None else self._following(block, features)
+        for span, part in block.spans:
+            for number, rows in _grouped(part, group):
+                here, left = features[rows], None
+                if stays is not None:
+                    left = _scaled(here, stays[rows])
+                if moves is not None and following is not None:
+                    moved = _scaled(following[rows], moves[rows])
+                    left = moved if left is None else np.add(left, moved, out=left)
+                assert left is not None
+                yield (number, span), left.reshape(len(here), -1).T @ here
+
+    def _following(self, block: Block, features: Float[np.ndarray, "n width"]) -> Float[np.ndarray, "n width"]:
+        """z of what follows, in the place of the row's own two knots."""
+        following = features.take(block.following, axis=0)
+        following[block.last] = 0.0 if self.beyond is None else self.beyond[block.episodes]
+        if self.turn is not None:
+            span = np.repeat([span for span, _ in block.spans], [part.stop - part.start for _, part in block.spans])
+            reached = np.flatnonzero(span[block.following] > span)  # the knot after, where a new span begins
+            following[reached, self.each :] = following[reached, : self.each]
+            following[reached, : self.each] = 0.0
+        return following
+
+
+class Sums:
+    """Sums of f that blocks add to, by fold."""
+
+    def __init__(self, rows: Rows):
+        self.rows = rows
+        self.total: np.ndarray | None = None
+
+    def add(self, block: Block, weights: Float[np.ndarray, "n c"]) -> None:
+        rows, features = self.rows, self.rows.of(block)
+        if self.total is None:
+            products = rows.rank if rows.turn is None else len(rows.turn)
+            self.total = np.zeros((FOLDS, products, weights.shape[1]))
+        weights = weights.astype(features.dtype)
+        for span, part in block.spans:
+            self.total[block.fold, rows.at(span)] += features[part].T @ weights[part]
+
+    def of_folds(self) -> Float[np.ndarray, "folds rank c"]:
+        assert self.total is not None
+        return self.total if self.rows.turn is None else self.rows.turn.T @ self.total
+
+
+def _scaled(features: Float[np.ndarray, "n width"], weights: Float[np.ndarray, "n sets"]) -> np.ndarray:
+    """weight · z, side by side for each set of weights."""
+    return weights.astype(features.dtype)[:, :, None] * features[:, None, :]
+
+
+def _grouped(part: slice, group: Int[np.ndarray, " n"] | None) -> Iterator[tuple[int, slice | Int[np.ndarray, " m"]]]:
+    """The rows of `part` by their group, and no more at a time than fit into a cache with their products."""
+    if group is None:
+        for first in range(part.start, part.stop, AT_ONCE):
+            yield 0, slice(first, min(first + AT_ONCE, part.stop))
+        return
+    order = part.start + np.argsort(group[part], kind="stable")
+    for a, b in pairwise(np.flatnonzero(np.diff(group[order], prepend=-1, append=-1))):
+        yield int(group[order[a]]), order[a:b]
