@@ -13,7 +13,6 @@ from statewise.ope import evaluate as evaluate_module
 from statewise.ope import gate as gate_module
 from statewise.ope.gate import episodes_needed, rounded
 from statewise.ope.intervals import seldomer
-from statewise.ope.quotient import Quotient
 
 STATES, ACTIONS, HORIZON = 4, 2, 40
 MDP = TabularMDP.random(STATES, ACTIONS, seed=3, termination=0.3)
