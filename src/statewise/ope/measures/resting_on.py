@@ -74,7 +74,7 @@ MEAN_WEIGHT = Measure(
     title="Weights that add up",
     meaning="Importance weights have mean 1. A mean far from it says that the log lacks much of what the policy "
     "does, or that a few episodes outweigh all.",
-    bounds=(0.03, 0.1),
+    bounds=(0.03, 0.05),
     unit="away from 1, beyond chance",
     remedy=UNLIKE,
     value=lambda evidence: max(abs(evidence.support.mass - 1) - CHANCE * evidence.support.mass_error, 0.0),
