@@ -1,6 +1,6 @@
-"""The errors of every estimator here and of SCOPE-RL's counterparts, on logs of three domains, at three distances.
+"""The errors of every estimator here and of SCOPE-RL's counterparts, on logs of four domains, in three settings each.
 
-python benchmarks/accuracy.py [--peer ENVIRONMENT/bin/python] [--out docs/accuracy.md]
+python benchmarks/accuracy.py [--jobs N] [--json FILE] [--peer ENVIRONMENT/bin/python] [--out docs/accuracy.md]
 
 A target mixes the behaviour with a better policy, which makes up 25, 50 or 75 % of it. Ten logs each (seeds 0 to 9):
 
@@ -9,8 +9,13 @@ A target mixes the behaviour with a better policy, which makes up 25, 50 or 75 %
 - CartPole: 200 episodes of the uniform policy, γ = 0.98; the better policy pushes towards where the pole leans;
 - HIV: 100 episodes of 200 steps of μ = 0.7 π̂ + 0.3 uniform, γ = 0.98; the better policy is π̂.
 
-For the last two, the truth is the mean of 4,000 and 1,000 simulated episodes. Numbers are root mean squared errors in
-percent of the truth; in parentheses, how many of the ten logs had the verdict supported / weak / not identified.
+Of the fourth, the percentage is what the behaviour is worth: 200 episodes of CartPole that are cut off after 200 steps,
+of which behaviours last for about 45, 65 and 85 %, γ = 1; the targets push a little more reliably towards where the
+pole leans (the worlds cartpole-45, -65 and -85).
+
+For CartPole and HIV, the truth is the mean of 4,000 and 1,000 simulated episodes, and to the limit of 400,000. Numbers
+are root mean squared errors in percent of the truth; in parentheses, how many of the ten logs had the verdict supported
+/ weak / not identified.
 
 SCOPE-RL runs in an environment of its own (see scope_rl_peer.py). It needs episodes of equal length, so those that end
 early are padded with an absorbing state that pays 0 and in which both policies act uniformly. Where one of its
@@ -22,19 +27,24 @@ versions of the table.
 
 import argparse
 import json
+import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import polars as pl
-from coverage import Balancing, logged_value
+from coverage import ONE_CORE, Balancing, logged_value
 
 from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
@@ -48,9 +58,16 @@ from statewise.ope.estimators import ESTIMATORS
 from statewise.ope.evaluate import evaluate_all
 from statewise.policies.probabilities import probabilities_of
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from worlds import WORLDS
+
+Row = dict[str, Any]
 SHARES = (0.25, 0.5, 0.75)
+LIMITED = (0.45, 0.65, 0.85)
 SLOW = ("state-ratio-network", "fitted-q")  # networks: minutes a log
-OURS = tuple(name for name in ESTIMATORS if name not in SLOW)
+NEEDS = {"fitted-q-trees": "sklearn"}
+OURS = tuple(name for name in ESTIMATORS if name not in SLOW and (name not in NEEDS or find_spec(NEEDS[name])))
 MARGINALISED = ("state-ratio", "doubly-robust-state-ratio")
 VERDICTS = ("supported", "weak", "not identified")
 PEER_MARGINALISED = ("SM-IS", "SM-SNIS", "SM-DR", "SM-SNDR", "SAM-IS", "SAM-SNIS", "SAM-DR", "SAM-SNDR")
@@ -136,7 +153,18 @@ def normalised(chances: np.ndarray) -> np.ndarray:
     return chances / chances.sum(axis=1, keepdims=True)
 
 
-DOMAINS = {"tabular": tabular, "CartPole": cartpole, "HIV": hiv}
+def limited() -> Iterator[Setting]:
+    for share in LIMITED:
+        world = WORLDS[f"cartpole-{100 * share:.0f}"]
+        yield Setting("CartPole to 200", share, world.discount, world.truth, world.policy, world.log)
+
+
+DOMAINS = {"tabular": tabular, "CartPole": cartpole, "HIV": hiv, "CartPole to 200": limited}
+
+
+@cache
+def settings_of(domain: str) -> list[Setting]:
+    return list(DOMAINS[domain]())
 
 
 def rectangular(data: Dataset, target: np.ndarray, discount: float) -> dict[str, np.ndarray]:
@@ -165,27 +193,39 @@ def rectangular(data: Dataset, target: np.ndarray, discount: float) -> dict[str,
     }
 
 
-def measure(settings: list[Setting], seeds: list[int], names: tuple[str, ...], logs: Path) -> list[dict]:
-    """Our estimates, one row each; writes the logs for the peer."""
-    rows, kept = [], {}
+def measure(domain: str, seed: int, names: tuple[str, ...]) -> list[Row]:
+    """Our estimates of one log of every setting of a domain, one row each."""
+    rows = []
+    for setting in settings_of(domain):
+        data = setting.log(seed)
+        for name, one in evaluate_all(setting.target, data, names, discount=setting.discount, draws=2).items():
+            rows.append(_row(setting, seed, f"statewise {name}", "", one.value, one.verdict))
+    print(domain, seed, flush=True)
+    return rows
+
+
+def measure_all(domains: list[str], seeds: list[int], names: tuple[str, ...], jobs: int) -> list[Row]:
+    os.environ.update(ONE_CORE)  # processes that are spawned inherit it
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        parts = [pool.submit(measure, domain, seed, names) for domain in domains for seed in seeds]
+        rows = [row for part in parts for row in part.result()]
+    order = {(one.domain, one.share): i for i, one in enumerate(s for d in domains for s in settings_of(d))}
+    return sorted(rows, key=lambda row: order[row["domain"], row["share"]])
+
+
+def write_logs(settings: list[Setting], seeds: list[int], folder: Path) -> None:
+    """For the peer."""
     for setting in settings:
         for seed in seeds:
-            if (setting.domain, seed) not in kept:
-                kept[setting.domain, seed] = setting.log(seed)
-            data = kept[setting.domain, seed]
-            np.savez(
-                logs / f"{setting.name}, {seed}.npz",
-                **rectangular(data, probabilities_of(setting.target, data), setting.discount),
-            )
-            for name, one in evaluate_all(setting.target, data, names, discount=setting.discount, draws=2).items():
-                rows.append(_row(setting, seed, f"statewise {name}", "", one.value, one.verdict))
-        print(setting.name, f"truth {setting.truth:.4g}", flush=True)
-    return rows
+            path = folder / f"{setting.name}, {seed}.npz"
+            if not path.exists():
+                data = setting.log(seed)
+                np.savez(path, **rectangular(data, probabilities_of(setting.target, data), setting.discount))
 
 
 def peer_rows(
     settings: list[Setting], seeds: list[int], estimates: dict[str, dict[str, dict[str, float]]]
-) -> list[dict]:
+) -> list[Row]:
     """Each estimator, called in the way that has the least relative error over all logs of a domain."""
     rows = []
     for domain in dict.fromkeys(setting.domain for setting in settings):
@@ -203,7 +243,7 @@ def peer_rows(
     return rows
 
 
-def _row(setting: Setting, seed: int, estimator: str, way: str, value: float, verdict: str | None) -> dict:
+def _row(setting: Setting, seed: int, estimator: str, way: str, value: float, verdict: str | None) -> Row:
     return {
         "domain": setting.domain,
         "share": setting.share,
@@ -216,30 +256,41 @@ def _row(setting: Setting, seed: int, estimator: str, way: str, value: float, ve
     }
 
 
-def summary(rows: pl.DataFrame) -> pl.DataFrame:
+def summary(rows: list[Row]) -> list[Row]:
     """Root mean squared error relative to the truth, and the verdicts, of each estimator in each setting."""
-    counts = [(pl.col("verdict") == verdict).sum().alias(verdict) for verdict in VERDICTS]
-    error = ((pl.col("value") / pl.col("truth") - 1) ** 2).mean().sqrt().alias("error")
-    keys = ["domain", "share", "estimator"]
-    return rows.group_by(keys, maintain_order=True).agg(error, pl.col("truth").first(), *counts)
+    groups: dict[tuple[str, float, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["domain"], row["share"], row["estimator"]), []).append(row)
+    return [
+        {
+            "domain": domain,
+            "share": share,
+            "estimator": estimator,
+            "truth": group[0]["truth"],
+            "error": float(np.sqrt(np.mean([(row["value"] / row["truth"] - 1) ** 2 for row in group]))),
+            "verdicts": [sum(row["verdict"] == verdict for row in group) for verdict in VERDICTS],
+        }
+        for (domain, share, estimator), group in groups.items()
+    ]
 
 
-def table(errors: pl.DataFrame) -> list[str]:
-    settings = errors.select("domain", "share", "truth").unique(maintain_order=True).rows()
+def table(errors: list[Row]) -> list[str]:
+    settings = list(dict.fromkeys((one["domain"], one["share"], one["truth"]) for one in errors))
     lines = [
         "| estimator | " + " | ".join(f"{domain} {100 * share:.0f} %" for domain, share, _ in settings) + " |",
         "|---|" + "---:|" * len(settings),
         "| *truth* | " + " | ".join(f"*{truth:.4g}*" for *_, truth in settings) + " |",
     ]
-    cells = {(domain, share, name): rest for domain, share, name, *rest in errors.rows()}
-    marginal = [name for name in errors["estimator"].unique(maintain_order=True) if is_marginalised(name)]
-    others = [name for name in errors["estimator"].unique(maintain_order=True) if not is_marginalised(name)]
-    for name in marginal + others:
+    cells = {(one["domain"], one["share"], one["estimator"]): one for one in errors}
+    names = list(dict.fromkeys(one["estimator"] for one in errors))
+    marginal = [name for name in names if is_marginalised(name)]
+    for name in marginal + [name for name in names if name not in marginal]:
         line = []
         for domain, share, _ in settings:
-            error, _, *verdicts = cells[domain, share, name]
+            one = cells[domain, share, name]
+            error, verdicts = one["error"], one["verdicts"]
             text = f"{100 * error:.3g}" if error < 100 else f"{100 * error:.1g}"
-            if name in marginal and error == min(cells[domain, share, other][0] for other in marginal):
+            if name in marginal and error == min(cells[domain, share, other]["error"] for other in marginal):
                 text = f"**{text}**"
             line.append(text + (f" ({'/'.join(map(str, verdicts))})" if sum(verdicts) else ""))
         lines.append(f"| {name} | " + " | ".join(line) + " |")
@@ -251,21 +302,18 @@ def is_marginalised(name: str) -> bool:
     return estimator in (MARGINALISED if owner == "statewise" else PEER_MARGINALISED)
 
 
-def findings(errors: pl.DataFrame) -> list[str]:
+def findings(errors: list[Row]) -> list[str]:
     """Wherever a state ratio was supported on some log, the errors of the marginalised estimators."""
     lines = []
-    for (domain, share), group in errors.group_by("domain", "share", maintain_order=True):
-        marginal = group.filter(pl.col("estimator").map_elements(is_marginalised, return_dtype=pl.Boolean))
-        if marginal["supported"].sum() == 0:
+    for domain, share in dict.fromkeys((one["domain"], one["share"]) for one in errors):
+        here = [one for one in errors if (one["domain"], one["share"]) == (domain, share)]
+        marginal = sorted((one for one in here if is_marginalised(one["estimator"])), key=lambda one: one["error"])
+        if not any(one["verdicts"][0] for one in marginal):
             lines.append(f"- {domain} {100 * share:.0f} %: no state ratio was supported on any log.")
             continue
-        labels = [
-            f"{one['estimator']} {100 * one['error']:.3g} %"
-            for owner in ("statewise", "SCOPE-RL")
-            for one in marginal.filter(pl.col("estimator").str.starts_with(owner)).sort("error").to_dicts()
-        ]
-        ours = [name for name in MARGINALISED if f"statewise {name}" in marginal["estimator"]]
-        shown = ", ".join(labels[: len(ours) + 1])  # ours, and the best of the others
+        ours = [one for one in marginal if one["estimator"].startswith("statewise")]
+        others = [one for one in marginal if not one["estimator"].startswith("statewise")]
+        shown = ", ".join(f"{one['estimator']} {100 * one['error']:.3g} %" for one in ours + others[:1])
         lines.append(f"- {domain} {100 * share:.0f} %: of the marginalised estimators, {shown}.")
     return lines
 
@@ -275,21 +323,30 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=list(range(10)))
     parser.add_argument("--domains", nargs="*", default=list(DOMAINS))
     parser.add_argument("--estimators", nargs="*", default=list(OURS))
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument(
+        "--json", type=Path, help="where our estimates are kept; if it is there, they are not made again"
+    )
     parser.add_argument("--peer", type=Path, help="the Python of an environment with scope-rl")
-    parser.add_argument("--folder", type=Path, help="keeps the logs and SCOPE-RL's estimates")
-    parser.add_argument("--out", type=Path, help="a Markdown file; all estimates go to a .parquet file beside it")
+    parser.add_argument("--folder", type=Path, help="keeps the peer's logs and estimates")
+    parser.add_argument("--out", type=Path, help="the page to write")
     options = parser.parse_args()
-    settings = [setting for name in options.domains for setting in DOMAINS[name]()]
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = options.folder or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = measure(settings, options.seeds, tuple(options.estimators), folder)
-        if options.peer is not None:
+    if options.json is not None and options.json.exists():
+        rows = json.loads(options.json.read_text())
+    else:
+        rows = measure_all(options.domains, options.seeds, tuple(options.estimators), options.jobs)
+        if options.json is not None:
+            options.json.write_text(json.dumps(rows))
+    if options.peer is not None:
+        settings = [setting for name in options.domains for setting in settings_of(name)]
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = options.folder or Path(temporary)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_logs(settings, options.seeds, folder)
             script, answer = Path(__file__).with_name("scope_rl_peer.py"), folder / "scope_rl.json"
             subprocess.run([options.peer, script, folder, answer], check=True, stdout=subprocess.DEVNULL)
-            rows += peer_rows(settings, options.seeds, json.loads(answer.read_text()))
-    every = pl.DataFrame(rows, infer_schema_length=None)
-    errors = summary(every)
+            rows = rows + peer_rows(settings, options.seeds, json.loads(answer.read_text()))
+    errors = summary(rows)
     lines = [*table(errors), "", *findings(errors)]
     print("\n".join(lines))
     if options.out is not None:
@@ -297,7 +354,6 @@ def main() -> None:
         title, command, text = (__doc__ or "").split("\n\n", 2)
         head = ["# Accuracy, side by side", "", title, "", f"`{command}`", "", text.strip(), ""]
         options.out.write_text("\n".join(head + lines) + "\n")
-        every.write_parquet(options.out.with_suffix(".parquet"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How often 95 % intervals contain the truth, by estimator and verdict, on many simulated logs of three domains.
 
-python benchmarks/coverage.py [--logs 200] [--out docs/coverage.md]
+python benchmarks/coverage.py [--logs 200] [--jobs N] [--json FILE] [--out docs/coverage.md]
 
 Each domain has a target near its behaviour: ten random problems with six states (500 episodes, cut off after 50 steps,
 γ = 0.9), the paper's hard example (500 episodes), and CartPole (300 episodes). The truth is exact for the finite
@@ -13,8 +13,12 @@ versions of the table.
 """
 
 import argparse
-from collections import defaultdict
+import json
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -32,6 +36,13 @@ from statewise.ope.evaluate import evaluate_all
 SLOW = ("state-ratio-network", "fitted-q", "fitted-q-trees")  # a table of these would take hours
 NAMES = tuple(name for name in ESTIMATORS if name not in SLOW)
 VERDICTS = ("supported", "weak", "not identified")
+ONE_CORE = {  # of each process
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "JAX_PLATFORMS": "cpu",
+}
+Record = dict[str, Any]
 
 
 class Balancing(eqx.Module):
@@ -92,43 +103,75 @@ def cartpole(logs: int):
 DOMAINS = {"tabular": tabular, "hard example": hard_example, "CartPole": cartpole}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--logs", type=int, default=200)
-    parser.add_argument("--domains", nargs="*", default=list(DOMAINS))
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+def some(domain: str, logs: int, part: int, parts: int) -> list[Record]:
+    """What every estimator says of every `parts`-th log of a domain."""
+    records = []
+    for log, (target, data, discount, truth, earned) in enumerate(DOMAINS[domain](logs)):
+        if log % parts != part:
+            continue
+        for name, one in evaluate_all(target, data, NAMES, discount=discount).items():
+            known = earned if name == "behaviour" else truth
+            numbers = {
+                "truth": known,
+                "value": one.value,
+                "error": one.standard_error,
+                "low": one.low,
+                "high": one.high,
+            }
+            records.append({"domain": domain, "log": log, "estimator": name, "verdict": one.verdict} | numbers)
+        print(f"{domain} {log + 1} of {logs}", flush=True)
+    return records
+
+
+def run(domains: list[str], logs: int, jobs: int) -> list[Record]:
+    os.environ.update(ONE_CORE)  # processes that are spawned inherit it
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        parts = [pool.submit(some, domain, logs, part, jobs) for domain in domains for part in range(jobs)]
+        return [record for part in parts for record in part.result()]
+
+
+def table(records: list[Record]) -> list[str]:
     lines = [
         "| domain | estimator | truth | mean | error | " + " | ".join(VERDICTS) + " |",
         "|---|---|---:|---:|---:|" + "---:|" * len(VERDICTS),
     ]
-    for domain in options.domains:
-        errors_of, covered, truth_of = defaultdict(list), defaultdict(list), {}
-        for target, data, discount, truth, earned in DOMAINS[domain](options.logs):
-            for name, one in evaluate_all(target, data, NAMES, discount=discount).items():
-                truth_of[name] = earned if name == "behaviour" else truth
-                errors_of[name].append((one.value - truth_of[name], one.standard_error))
-                covered[name, one.verdict].append(one.low <= truth_of[name] <= one.high)
-        for name in NAMES:
-            errors, standard_errors = np.array(errors_of[name]).T
-            cells = [
-                f"{100 * np.mean(covered[name, verdict]):.0f} % of {len(covered[name, verdict])}"
-                if covered[name, verdict]
-                else ""
-                for verdict in VERDICTS
+    for domain, name in dict.fromkeys((record["domain"], record["estimator"]) for record in records):
+        ours = [record for record in records if (record["domain"], record["estimator"]) == (domain, name)]
+        values, errors, truths = (np.array([record[key] for record in ours]) for key in ("value", "error", "truth"))
+        cells = []
+        for verdict in VERDICTS:
+            held = [
+                record["low"] <= record["truth"] <= record["high"] for record in ours if record["verdict"] == verdict
             ]
-            ratio = np.sqrt(np.mean((errors / standard_errors) ** 2))
-            lines.append(
-                f"| {domain} | {name} | {truth_of[name]:.3g} | {truth_of[name] + errors.mean():.3g} | {ratio:.2f} | "
-                + " | ".join(cells)
-                + " |"
-            )
-            print(lines[-1], flush=True)
+            cells.append(f"{100 * np.mean(held):.0f} % of {len(held)}" if held else "")
+        ratio = np.sqrt(np.mean(((values - truths) / errors) ** 2))
+        numbers = f"{truths.mean():.3g} | {values.mean():.3g} | {ratio:.2f}"
+        lines.append(f"| {domain} | {name} | {numbers} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--logs", type=int, default=200)
+    parser.add_argument("--domains", nargs="*", default=list(DOMAINS))
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="where results are kept; if it is there, nothing is run again")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    if options.json is not None and options.json.exists():
+        records = json.loads(options.json.read_text())
+    else:
+        records = run(options.domains, options.logs, options.jobs)
+        if options.json is not None:
+            options.json.write_text(json.dumps(records))
+    lines = table(records)
+    print(*lines, sep="\n")
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         title, command, text = (__doc__ or "").split("\n\n", 2)
         head = ["# Coverage of intervals", "", title, "", f"`{command}`", "", text.strip(), ""]
-        options.out.write_text("\n".join([*head, f"{options.logs} logs of each domain:", "", *lines]) + "\n")
+        logs = 1 + max(record["log"] for record in records)
+        options.out.write_text("\n".join([*head, f"{logs} logs of each domain:", "", *lines]) + "\n")
 
 
 if __name__ == "__main__":

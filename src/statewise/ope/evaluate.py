@@ -12,12 +12,12 @@ from statewise.data.discount import discount_of
 from statewise.ope.attainable import attainable
 from statewise.ope.estimate import Estimate
 from statewise.ope.estimators import ESTIMATORS, USUAL
-from statewise.ope.intervals import Interval, bernstein, bootstrap
-from statewise.ope.measures import Evidence, measured
+from statewise.ope.intervals import Interval, bernstein, bootstrap, cautious
+from statewise.ope.measures import Evidence, Measurement, measured
 from statewise.ope.prepared import Case, Objective, Prepared
 from statewise.ope.quotient import Quotient, per, standard_error
 from statewise.ope.support import support_of
-from statewise.ope.verdict import verdict_of
+from statewise.ope.verdict import Verdict, verdict_of
 from statewise.policies.external import as_target
 from statewise.policies.probabilities import probabilities_of
 from statewise.propensities.widening import widening
@@ -89,7 +89,7 @@ def evaluate_all(
     names = tuple(ESTIMATORS) if estimators is None else estimators
     log = prepare(dataset, discount=discount, objective=objective, seed=seed)
     judged = Judged(policy, log, names)
-    bounds = intervals_of([judged.quotient(name) for name in names], log, interval, level, draws)
+    bounds = judged.intervals(interval, level, draws)
     return {name: judged.estimate(name, bound, level) for name, bound in zip(names, bounds, strict=True)}
 
 
@@ -110,12 +110,35 @@ class Judged:
     def refits(self, estimator: str) -> list[Quotient]:
         return self._quotients[estimator][1:]
 
+    def intervals(self, interval: Interval, level: float, draws: int) -> list[tuple[float, float]]:
+        """One for each estimator, from the same draws; a bootstrap interval is a cautious one where support is weak."""
+        bounds = intervals_of([each[0] for each in self._quotients.values()], self.log, interval, level, draws)
+        if interval != "bootstrap":
+            return bounds
+        groups = self.log.dataset.groups
+        return [
+            cautious(bound, each[0], groups, level) if self.verdict(name)[0] == "weak" else bound
+            for bound, (name, each) in zip(bounds, self._quotients.items(), strict=True)
+        ]
+
+    def evidence(self, estimator: str) -> Evidence:
+        """What the measures look at."""
+        quotient = self.quotient(estimator)
+        return self.case.remembered(
+            ("evidence", estimator), lambda: Evidence(self.case, quotient, support_of(self.case, quotient))
+        )
+
+    def measures(self, estimator: str) -> tuple[Measurement, ...]:
+        return self.case.remembered(("measures", estimator), lambda: measured(self.evidence(estimator)))
+
+    def verdict(self, estimator: str) -> tuple[Verdict, str]:
+        return verdict_of(self.measures(estimator))
+
     def estimate(self, estimator: str, bounds: tuple[float, float], level: float) -> Estimate:
         """One estimator's, within the bounds that an interval gave it."""
         quotient, groups = self.quotient(estimator), self.log.dataset.groups
-        influence, support = quotient.influence(), support_of(self.case, quotient)
-        measures = measured(Evidence(self.case, quotient, support))
-        verdict, reason = verdict_of(measures)
+        influence, support = quotient.influence(), self.evidence(estimator).support
+        verdict, reason = self.verdict(estimator)
         error = standard_error(influence, groups)
         estimate = Estimate(
             estimator=estimator,
@@ -127,7 +150,7 @@ class Judged:
             effective_sample_size=support.effective,
             verdict=verdict,
             reason=reason,
-            measures=measures,
+            measures=self.measures(estimator),
             diagnostics=support,
             influence=influence,
             shares=quotient.weight / (quotient.weight.sum() or 1.0),
@@ -147,9 +170,12 @@ def intervals_of(
     if interval not in get_args(Interval):
         raise ValueError(f"interval: expected one of {', '.join(get_args(Interval))}, got {interval!r}")
     groups = log.dataset.groups
+    if interval == "bernstein":
+        return [bernstein(one, groups, level) for one in quotients]
+    bounds = bootstrap(list(quotients), groups, level, draws, log.seed)
     if interval == "bootstrap":
-        return bootstrap(list(quotients), groups, level, draws, log.seed)
-    return [bernstein(one, groups, level) for one in quotients]
+        return bounds
+    return [cautious(bound, one, groups, level) for bound, one in zip(bounds, quotients, strict=True)]
 
 
 def _quotient(estimator: Any, case: Case) -> Quotient:

@@ -14,6 +14,7 @@ from statewise.ope.attainable import attainable
 from statewise.ope.estimate import Estimate
 from statewise.ope.estimators import USUAL
 from statewise.ope.evaluate import Judged, intervals_of, prepare
+from statewise.ope.intervals import seldomer
 from statewise.ope.measures import Evidence, Measurement, measured, worst_first
 from statewise.ope.paired import near_today
 from statewise.ope.prepared import Prepared
@@ -70,7 +71,7 @@ def gate(
 
     Both values move together from one sample of episodes to the next, so their difference is known better than either:
     its interval comes from what each episode adds to V̂(π) − V̂(μ). Where the support is weak, the policy must pass the
-    conservative bound (empirical Bernstein) instead; where the log cannot tell its value, it never passes.
+    conservative bound instead (`intervals.cautious`); where the log cannot tell its value, it never passes.
 
     `part` is the share of the whole log that `dataset` is, where the rest was learned from: how many episodes would
     settle it is said of the whole.
@@ -103,7 +104,7 @@ def compare(
     """
     names = (estimator, "behaviour")
     judged = Judged(policy, log, names)
-    bounds = intervals_of([judged.quotient(name) for name in names], log, "bootstrap", level, draws)
+    bounds = judged.intervals("bootstrap", level, draws)
     new, current = (judged.estimate(name, bound, level) for name, bound in zip(names, bounds, strict=True))
     both = judged.quotient(estimator), judged.quotient("behaviour")
     paired = near_today(*both, log) if near and estimator == USUAL else difference(*both)
@@ -115,10 +116,9 @@ def compare(
     pairs = zip(judged.refits(estimator), judged.refits("behaviour"), strict=True)
     factor = widening(error, [one.value - other.value - plain for one, other in pairs], paired.allowance)
     if np.isfinite(paired.influence()).all():
-        # where few episodes decide, a bound that holds for every distribution
         doubts = [measure for measure in measures if measure.outcome == "doubtful"]
         counted = near and all(measure.allowed_for for measure in doubts)
-        interval = "bernstein" if verdict == "weak" and not counted else "bootstrap"
+        interval = "cautious" if verdict == "weak" and not counted else "bootstrap"
         (bound,) = intervals_of([paired], log, interval, level, draws)
     else:  # no episode carries any weight
         bound = (-np.inf, np.inf)
@@ -184,9 +184,7 @@ def _decide(
         return "deploy", f"it earns {value:.4g} more than the {today:.4g} of today ({interval})", None
     if high < 0:
         return "do not deploy", f"it earns {-value:.4g} less than the {today:.4g} of today ({interval})", None
-    needed = episodes_needed(value, error, episodes, level)
-    if needed is not None and verdict == "weak":
-        needed = max(needed, for_bernstein(value, value - low, error, episodes, level))
+    needed = episodes_needed(value, error, episodes, seldomer(level) if verdict == "weak" else level)
     needed = None if needed is None else rounded(needed / part)
     if value <= 0:
         how_many = "how many episodes would settle it cannot be said, since on this log it looks no better"
@@ -208,14 +206,6 @@ def episodes_needed(difference: float, error: float, episodes: int, level: float
     wanted = NormalDist().inv_cdf((1 + level) / 2) + NormalDist().inv_cdf(POWER)
     needed = max(episodes * (wanted * error) ** 2 / (difference**2 - error**2), episodes + 1.0)
     return rounded(needed)
-
-
-def for_bernstein(difference: float, half: float, error: float, episodes: int, level: float) -> int:
-    """The n at which the conservative bound, a/√n + b/n wide on each side, is as narrow as the difference."""
-    spread = np.sqrt(2 * np.log(4 / (1 - level))) * error * np.sqrt(episodes)
-    reach = max(half * episodes - spread * np.sqrt(episodes), 0.0)
-    root = (spread + np.sqrt(spread**2 + 4 * reach * difference)) / (2 * difference)  # √n: d n − a√n − b = 0
-    return rounded(float(root) ** 2)
 
 
 def rounded(episodes: float) -> int:

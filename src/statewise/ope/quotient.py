@@ -26,6 +26,7 @@ class Quotient:
     rank: int = 0  # how many features the state ratio has
     missed: float | None = None  # what a critic finds missing from the estimate, in standard errors
     leaning: float | None = None  # by how many a critic has moved it
+    unseen: float | None = None  # the share of the policy's steps where the log has never been, about
     allowance: float = 0.0  # a standard error for what no redrawn episodes would show, beside that of `influence`
     reweighted: bool = True  # False: it says nothing of the policy
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from statewise.ope.intervals import freedom
 from statewise.ope.prepared import Case
 from statewise.ope.quotient import Quotient, standard_error
 
@@ -36,6 +37,8 @@ class Support:
     negative: float | None = None  # Σ max(−w, 0) / Σ max(w, 0): what had to be cut off of a closed-form ratio
     missed: float | None = None  # what a critic finds missing from a state ratio's estimate, in its standard errors
     leaning: float | None = None  # … and what it has added to a doubly robust one
+    unseen: float | None = None  # the share of the policy's steps in situations that the log does not show, about
+    freedom: float = np.inf  # how many degrees of freedom its standard error has
 
 
 def support_of(case: Case, estimate: Quotient) -> Support:
@@ -65,6 +68,8 @@ def support_of(case: Case, estimate: Quotient) -> Support:
         negative=estimate.negative,
         missed=estimate.missed,
         leaning=estimate.leaning,
+        unseen=estimate.unseen,
+        freedom=freedom(estimate.influence(), dataset.groups),
     )
 
 

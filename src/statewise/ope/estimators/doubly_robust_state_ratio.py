@@ -19,6 +19,7 @@ from statewise.ope.estimators.state_ratio import carried_by_ratio, missed, withi
 from statewise.ope.linear_critic import cross_fitted, moved_by
 from statewise.ope.prepared import Case
 from statewise.ope.quotient import Quotient, mean_of, standard_error
+from statewise.ope.unseen import unseen_steps
 
 # Of what the critic has put right, so much may still be wrong. On HIV, where health changes slowly and the ratio hardly
 # follows, the critic moves estimates by 15 to 60 %, and a third to a half as much remains missing.
@@ -42,7 +43,20 @@ def doubly_robust_state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) 
         return replace(estimate, leaning=leaning)
     moved = abs(estimate.value - behaviour_return(case, rewards).value)
     beyond = CUT * np.sqrt((estimate.negative or 0.0) * estimate.more_features) * moved
-    return replace(estimate, leaning=leaning, allowance=float(np.hypot(LEFT * leaning * error, beyond)))
+    unseen = unseen_steps(case)
+    allowance = np.linalg.norm([LEFT * leaning * error, beyond, unseen * _reach(case, rewards)])
+    share = unseen / float(carried_by_ratio(case).sum())
+    return replace(estimate, leaning=leaning, unseen=share, allowance=float(allowance))
+
+
+def _reach(case: Case, rewards: Float[np.ndarray, " steps"]) -> float:
+    """The spread of rewards that lie anywhere between the least and the greatest: range/√12.
+
+    So much may a step differ where the log has never been. What has ended earns 0.
+    """
+    counted = rewards[case.prepared.growth > 0]
+    ends = 0.0 if case.prepared.dataset.terminated.any() else float(counted[0])
+    return float(max(counted.max(), ends) - min(counted.min(), ends)) / np.sqrt(12)
 
 
 def corrected(

@@ -130,7 +130,7 @@ def objective_of(case: Case, rewards: Float[np.ndarray, " steps"]) -> Objective:
         policy = np.where(tried, case.probabilities, 0.0)
         spread = np.divide(1.0, data.distributions, out=np.zeros_like(policy), where=tried)
     return Objective(
-        features=equations.in_log_order(equations.here),
+        features=equations.in_log_order(equations.rows.times(np.eye(equations.rows.rank))),
         policy=policy,
         spread=spread,
         joint=0.0 if data.distributions is None else 1.0,

@@ -140,6 +140,8 @@ MEASURES: Registry[Measure] = Registry(
         "missed-by-ratio": f"{HERE}.resting_on:MISSED",
         "leaning-on-critic": f"{HERE}.resting_on:LEANING",
         "even-weights": f"{HERE}.resting_on:EVEN",
+        "known-error": f"{HERE}.resting_on:ERROR",
+        "unseen-situations": f"{HERE}.resting_on:UNSEEN",
         "known-length": f"{HERE}.known_answers:LENGTH",
         "attainable": f"{HERE}.known_answers:RANGE",
         "behaviour-itself": f"{HERE}.known_answers:ITSELF",

@@ -6,6 +6,7 @@ import numpy as np
 
 from statewise.ope.measures import Evidence, Measure
 from statewise.ope.support import CHANCE
+from statewise.ope.unseen import unseen_imbalance
 
 UNLIKE = "More of the same would not help; what is missing are episodes in which someone does as the policy would"
 MORE = "What would help are more episodes, above all ones in which someone does as the policy would"
@@ -33,6 +34,15 @@ def _skewness(evidence: Evidence) -> float:
     by_bound = evidence.support.heaviest**2 / spread
     by_moments = evidence.case.ratio_skewness**2 if len(evidence.log.discounts) == 1 else np.inf
     return min((spread + 3) ** 2 * spread, by_bound, by_moments) / evidence.episodes
+
+
+def _imbalance(evidence: Evidence) -> float:
+    """Of what the ratio misses, the part that is not counted already: what lies in situations seen once (`UNSEEN`)."""
+    missed = evidence.support.imbalance or 0.0
+    if not missed or not evidence.support.unseen:
+        return missed
+    counted = unseen_imbalance(evidence.case) * np.sqrt(evidence.estimate.more_features)
+    return float(np.sqrt(max(missed**2 - counted**2, 0.0)))
 
 
 TRIED = Measure(
@@ -64,7 +74,7 @@ MEAN_WEIGHT = Measure(
     title="Weights that add up",
     meaning="Importance weights have mean 1. A mean far from it says that the log lacks much of what the policy "
     "does, or that a few episodes outweigh all.",
-    bounds=(0.03, 0.1),
+    bounds=(0.03, 0.05),
     unit="away from 1, beyond chance",
     remedy=UNLIKE,
     value=lambda evidence: max(abs(evidence.support.mass - 1) - CHANCE * evidence.support.mass_error, 0.0),
@@ -96,9 +106,9 @@ VISITED = Measure(
     applies=lambda evidence: evidence.support.imbalance is not None,
     remedy=UNLIKE,
     allowed_for=True,
-    value=lambda evidence: evidence.support.imbalance,
+    value=_imbalance,
     sentence=lambda evidence: (
-        f"the state ratio misses its equations by {percent(evidence.support.imbalance or 0.0)} on held-out episodes"
+        f"the state ratio misses its equations by {percent(_imbalance(evidence))} on held-out episodes"
     ),
 )
 # Where health changes slowly, as on HIV, a ratio stays near 1, all else looks well, and estimates are 30 to 90 % too
@@ -135,5 +145,33 @@ EVEN = Measure(
     sentence=lambda evidence: (
         f"weighted as they are, {evidence.episodes:,} episodes tell as much as about "
         f"{_count(evidence.support.effective_share * evidence.episodes)} equal ones"
+    ),
+)
+ERROR = Measure(
+    title="An error that many episodes tell",
+    meaning="The width of the interval is itself an estimate. Where a few episodes make up most of it, another log "
+    "could have had none of them, and a narrow interval in the wrong place.",
+    remedy=MORE,
+    bounds=(20.0, 3.0),
+    unit="degrees of freedom, at least",
+    value=lambda evidence: evidence.support.freedom,
+    sentence=lambda evidence: (
+        f"the standard error is known as well as from {_count(evidence.support.freedom + 1)} equal "
+        f"{evidence.support.counted_as}"
+    ),
+)
+UNSEEN = Measure(
+    title="Situations that were seen more than once",
+    meaning="Of situations that only one episode shows there are more that none does. This is how much of the policy's "
+    "time would lie in such, as far as what was seen once can tell; the interval is widened for it.",
+    bounds=(0.002, 0.02),
+    unit="of steps",
+    applies=lambda evidence: evidence.support.unseen is not None,
+    remedy=UNLIKE,
+    allowed_for=True,
+    value=lambda evidence: evidence.support.unseen,
+    sentence=lambda evidence: (
+        f"about {percent(evidence.support.unseen or 0.0)} of the policy's steps lie in situations that the log does "
+        "not show"
     ),
 )

@@ -1,0 +1,107 @@
+"""Situations that only one episode of a log shows, and how much of a policy's time lies in such.
+
+Good and Turing: the chance that something comes which was never seen is about the share of what was seen once. For
+situations that are told apart by features instead of by name, *once* is: the rest of the log knows less of a row's
+direction than that row itself does. With H = F(FᵀF)⁻¹Fᵀ over a whole episode's rows, what the others lack is
+
+    (H(I − H)⁻¹)ᵢᵢ = fᵀ(Σ_others ffᵀ)⁻¹f > 1;
+
+of states told apart one by one it is the number of an episode's visits over that of all others'. Under another policy
+each row counts for what it carries (`carried_by_ratio`): a state that the log shows once and the policy visits fifty
+times as often stands for fifty times as much that the log does not show.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from statewise.ope.equations import Equations
+from statewise.ope.estimators.state_ratio import carried_by_ratio
+from statewise.ope.prepared import Case, Prepared
+from statewise.ope.rows import Weights
+
+SMALLEST = 1e-6  # of the greatest: a direction with less is rounding
+ALMOST = 1 - 1e-6  # H of a row whose direction no other episode shows at all
+
+
+def seen_once(log: Prepared) -> Bool[np.ndarray, " steps"]:
+    """Rows in situations that only their own episode (or unit) shows; the same for every policy."""
+    return log.remembered("seen once", lambda: _seen_once(log))
+
+
+def unseen_steps(case: Case) -> float:
+    """How many (discounted) steps of an episode the policy would spend where the log has never been, about."""
+    return float(carried_by_ratio(case)[seen_once(case.prepared)].sum())
+
+
+def unseen_imbalance(case: Case) -> float:
+    """|E_π[f; seen once]|: how far the ratio's equations may be off for what the log does not show.
+
+    Their norm counts a mass m in a state that makes up a share p of the log as m/√p: of rare states a little is much.
+    """
+    log = case.prepared
+    equations, carried = log.horizon_equations, carried_by_ratio(case)
+    once = np.where(seen_once(log), carried / carried.sum(), 0.0)[equations.order]
+    return float(np.linalg.norm(equations.rows.sums(lambda block: once[block.part, None]).sum(axis=0)))
+
+
+def _seen_once(log: Prepared) -> Bool[np.ndarray, " steps"]:
+    equations, data = log.horizon_equations, log.dataset
+    rows, group = equations.rows, data.groups[data.episode_of_step][equations.order]
+    gram = rows.moments(lambda block: Weights(np.ones((len(block), 1)))).sum(axis=(0, 1, 2))
+    variance, directions = np.linalg.eigh(gram)
+    kept = variance > SMALLEST * variance[-1]
+    whitening = rows.lifted(directions[:, kept] / np.sqrt(variance[kept]))
+    trace = np.zeros(int(group.max()) + 1)
+    for block in equations.blocks:
+        whitened = rows.times_in(block, whitening)
+        trace += np.bincount(group[block.part], (whitened**2).sum(axis=1), minlength=len(trace))
+    # H(I − H)⁻¹ exceeds 1 only where H has an eigenvalue above ½, and so a trace
+    suspects = np.flatnonzero(trace > 0.5)
+    places, features = _rows_of(suspects, group, equations, whitening)
+    once = np.zeros(len(data), bool)
+    edges = np.searchsorted(group[places], np.append(suspects, len(trace)))
+    for first, last in pairwise(edges):
+        once[equations.order[places[first:last]]] = _by_itself(features[first:last]) > 1
+    return once
+
+
+def _rows_of(
+    groups: Int[np.ndarray, " some"],
+    group: Int[np.ndarray, " steps"],
+    equations: Equations,
+    whitening: Float[np.ndarray, "products rank"],
+) -> tuple[Int[np.ndarray, " rows"], Float[np.ndarray, "rows rank"]]:
+    """The places of some groups' rows, group by group, and their whitened features: of few groups in a large log."""
+    wanted = np.isin(group, groups)
+    places, features = [], []
+    for block in equations.blocks:
+        own = wanted[block.part]
+        if own.any():
+            places.append(np.arange(len(group))[block.part][own])
+            features.append(equations.rows.times_in(block, whitening)[own].astype(np.float32))
+    if not places:
+        return np.zeros(0, np.int64), np.zeros((0, whitening.shape[1]), np.float32)
+    joined = np.concatenate(places)
+    order = np.argsort(group[joined], kind="stable")
+    return joined[order], np.concatenate(features)[order]
+
+
+def _by_itself(rows: Float[np.ndarray, "rows rank"]) -> Float[np.ndarray, " rows"]:
+    """The diagonal of H(I − H)⁻¹ with H = rows rowsᵀ: from whichever of H and rowsᵀ rows is smaller."""
+    wide = len(rows) < rows.shape[1]
+    square = rows @ rows.T if wide else rows.T @ rows
+    if np.linalg.norm(square) <= 0.5:  # which no eigenvalue exceeds
+        return np.zeros(len(rows))
+    try:
+        np.linalg.cholesky(0.5 * np.eye(len(square), dtype=np.float32) - square)
+        return np.zeros(len(rows))  # all are below ½
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(square.astype(np.float64))
+    values = np.clip(values, 0.0, ALMOST)
+    if wide:
+        return vectors**2 @ (values / (1 - values))
+    return (rows @ vectors) ** 2 @ (1 / (1 - values))
