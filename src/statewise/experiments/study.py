@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from statewise.base.decode import changed, decode
+from statewise.base.ranges import check_ranges
 from statewise.base.registry import unknown_name
 from statewise.domains import DOMAINS
 from statewise.experiments.paper import Preset, paper_tables
@@ -75,7 +76,9 @@ class Study:
         known = {each.name for each in fields(config)}
         config = changed(config, {k: v for k, v in cell.settings.items() if k in known}, cell.name)
         most = config.updates if self.most_updates is None else min(config.updates, self.most_updates)
-        return replace(config, updates=most)
+        config = replace(config, updates=most)
+        check_ranges(config, method.name)
+        return config
 
     def stride(self, method: Method) -> int:
         return self.every if method.every is None else method.every
