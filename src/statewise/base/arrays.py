@@ -6,6 +6,7 @@ import io
 import math
 import zipfile
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -25,24 +26,26 @@ class ArrayFileError(ValueError):
 def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
     """The arrays of an .npz file by name."""
     path = Path(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-            total, most = sum(member.file_size for member in members), SPARE + RATIO * path.stat().st_size
-            if total > most:
-                raise ArrayFileError(f"its arrays take {in_words(total)}, far more than the file itself")
-            names = [member.filename.removesuffix(".npy") for member in members]
-            if len(set(names)) < len(names):
-                raise ArrayFileError("it holds an array twice")
-            # read whole: that is when zipfile compares each member with its checksum
-            return {name: _array(archive.read(member), name) for name, member in zip(names, members, strict=True)}
-    except ArrayFileError as error:
-        raise ArrayFileError(f"{path}: it is damaged ({error})") from None
-    except OSError:
-        raise
-    except Exception as error:  # zipfile and NumPy's reader of headers raise whatever the broken bytes led them to
-        reason = str(error).split("\n")[0][:120] or "it is empty"
-        raise ArrayFileError(f"{path}: it is damaged ({reason})") from error
+    with path.open("rb") as file:
+        try:
+            return _members(file, path.stat().st_size)
+        # zipfile and NumPy's reader of headers raise whatever broken bytes lead them to, also errors of the system
+        except Exception as error:
+            reason = str(error).split("\n")[0][:120] or "it is empty"
+            raise ArrayFileError(f"{path}: it is damaged ({reason})") from error
+
+
+def _members(file: BinaryIO, size: int) -> dict[str, np.ndarray]:
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        total = sum(member.file_size for member in members)
+        if total > SPARE + RATIO * size:
+            raise ArrayFileError(f"its arrays take {in_words(total)}, far more than the file itself")
+        names = [member.filename.removesuffix(".npy") for member in members]
+        if len(set(names)) < len(names):
+            raise ArrayFileError("it holds an array twice")
+        # read whole: that is when zipfile compares each member with its checksum
+        return {name: _array(archive.read(member), name) for name, member in zip(names, members, strict=True)}
 
 
 def _array(contents: bytes, name: str) -> np.ndarray:

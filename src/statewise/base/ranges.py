@@ -6,7 +6,7 @@ import math
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
-from statewise.base.decode import DecodeError
+from statewise.base.decode import LARGEST, DecodeError
 
 
 class Range(NamedTuple):
@@ -22,7 +22,7 @@ class Range(NamedTuple):
         return f"{self.least:g} or more" if self.most == math.inf else f"{self.least:g} to {self.most:,.10g}"
 
     def holds(self, value: int | float) -> bool:
-        return math.isfinite(value) and self.least <= value <= self.most and not (self.above and value == self.least)
+        return abs(value) <= LARGEST and self.least <= value <= self.most and not (self.above and value == self.least)
 
 
 NOT_NEGATIVE, POSITIVE, SHARE, PART = Range(0), Range(0, above=True), Range(0, 1), Range(0, 1, above=True)

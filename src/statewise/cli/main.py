@@ -8,10 +8,11 @@ import os
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -63,7 +64,8 @@ def main() -> None:
     """Runs the command line; what the user can fix ends with a sentence and exit code 2, never a traceback."""
     speak_plainly()
     try:
-        with _interruptible():
+        with _interruptible(), warnings.catch_warnings():
+            warnings.showwarning = _note
             code = group.main(standalone_mode=False)  # None, or the code a command ended with
         sys.exit(code)
     except click.UsageError as error:
@@ -80,6 +82,11 @@ def main() -> None:
         if isinstance(error, USER_ERRORS) or type(error).__module__.split(".")[0] in LIBRARIES:
             _end(with_flags(_sentence(error)))
         _end(_bug(error), code=1)
+
+
+def _note(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    """Shows what the library warns of as commands show their own notes."""
+    click.echo(f"note  {harmless(with_flags(str(message)))}", err=True)
 
 
 def _end(sentence: str, code: int = 2) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from statewise.base.ranges import check_ranges
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
 from statewise.learning.program import Stretch, program, stretches
-from statewise.learning.runs import RunError, RunFolder, provenance, versions
+from statewise.learning.runs import RunError, RunFolder, provenance, threads, versions
 from statewise.ops.keys import key_for
 from statewise.parts.metrics import PARTS, Metrics
 
@@ -147,6 +148,12 @@ class _Run:
                     f"{self.folder.path}: it holds a run with another {', '.join(changed)}; choose another folder"
                 )
             saved = self.folder.read_state()
+            if saved is not None and known.get("threads", threads()) != threads():
+                warnings.warn(
+                    f"{self.folder.path}: begun on {known['threads']} cores and resumed on {threads()}; sums are added "
+                    "in another order, so the result is not exactly that of an uninterrupted run",
+                    stacklevel=2,
+                )
             if saved is not None:
                 return saved.update, self._resumed(saved.update, saved.leaves)
         self.folder.write_manifest({**identity, **provenance()})

@@ -10,6 +10,7 @@ run/
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 from collections.abc import Mapping
@@ -185,7 +186,13 @@ def provenance() -> dict[str, Any]:
         "versions": versions(),
         "device": jax.devices()[0].device_kind,
         "machine": platform.machine(),
+        "threads": threads(),
     }
+
+
+def threads() -> int:
+    """The cores that this process may use, over which XLA spreads its sums: their order, and so their last digits."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
