@@ -8,7 +8,7 @@ DEMO := runs/demo
 # Compiled JAX programs are kept here between runs.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: demo test check docs clean browser
+.PHONY: demo test test-long check docs clean browser
 
 demo: $(SET_UP)
 	@mkdir -p $(DEMO)
@@ -22,6 +22,12 @@ demo: $(SET_UP)
 # Two workers on two cores: more threads for matrix products would only wait for each other.
 test: $(SET_UP_DEV) check browser
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+# 100,000 tables and 10,000 policies, runs and settings that were made to break a reader; docs/reliability.md has the
+# numbers of the last time. Hours.
+test-long: $(SET_UP_DEV)
+	POLARS_MAX_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python tools/reliability.py
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m long
 
 check: $(SET_UP_DEV)
 	$(BIN)/ruff check .

@@ -30,4 +30,5 @@ def statewise_here(*arguments, cwd=None):
             main()
         except SystemExit as ended:
             code = ended.code or 0
+    assert "this is a bug in statewise" not in err.getvalue(), err.getvalue()
     return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())

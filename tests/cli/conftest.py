@@ -17,6 +17,7 @@ def run(monkeypatch, capsys):
             main()
         out, err = capsys.readouterr()
         assert "Traceback" not in out + err
+        assert "this is a bug in statewise" not in err, err
         return SimpleNamespace(returncode=ended.value.code or 0, stdout=out, stderr=" ".join(err.split()))
 
     return run

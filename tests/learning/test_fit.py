@@ -182,6 +182,16 @@ def test_resumed_run_ends_like_one_that_was_never_interrupted(data, whole, tmp_p
     assert contents(tmp_path) == before
 
 
+def test_a_run_that_is_resumed_on_other_cores_says_that_digits_differ(data, tmp_path, monkeypatch):
+    interrupted(data, tmp_path, 40)
+    known = RunFolder.open(tmp_path).manifest()["threads"]
+    monkeypatch.setattr("statewise.learning.fit.threads", lambda: known + 1)
+    with pytest.warns(
+        UserWarning, match=f"begun on {known} cores and resumed on {known + 1}; sums are added in another"
+    ):
+        fit(data, **RUN, out=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

@@ -6,13 +6,14 @@ It is written by hand because it must run where only the learning libraries are 
 from __future__ import annotations
 
 import difflib
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+LARGEST = sys.float_info.max  # whole numbers may be larger
 
 
 class DecodeError(ValueError):
@@ -113,7 +114,7 @@ def _items(kinds: tuple[Any, ...], value: Any, where: str) -> tuple:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
 def _description(kind: Any) -> str:

@@ -8,16 +8,60 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
-LONGEST_HEADER = 100_000_000  # the format's own limit
+LONGEST_HEADER = 4_000_000  # bytes; ours have a few thousand, and JSON takes many times its length in memory
+BLOCK = 1 << 22
+MOST_AXES = 32
 
 
 class TensorError(ValueError):
     """The bytes are not a safetensors file, or not a whole one."""
+
+
+class Tensor(NamedTuple):
+    """Where an array is in a file."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """A file of which only the header has been read; every byte of it is accounted for."""
+
+    path: Path
+    tensors: dict[str, Tensor]
+    metadata: dict[str, str]
+
+    def blocks(self, name: str) -> Iterator[bytes]:
+        """An array's bytes, a few at a time."""
+        with self.path.open("rb") as file:
+            file.seek(self.tensors[name].first)
+            for place in range(self.tensors[name].first, self.tensors[name].last, BLOCK):
+                yield file.read(min(BLOCK, self.tensors[name].last - place))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {name: _array(tensor, b"".join(self.blocks(name))) for name, tensor in self.tensors.items()}
+
+
+def open_tensors(path: Path) -> TensorFile:
+    """Reads the header; the arrays are left where they are."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(size - 8, LONGEST_HEADER):
+            raise TensorError("its header is incomplete")
+        tensors, metadata = _described(file.read(length), 8 + length, size)
+    return TensorFile(path, tensors, metadata)
 
 
 def read_tensors(contents: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -25,25 +69,35 @@ def read_tensors(contents: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]
     header_end = 8 + int.from_bytes(contents[:8], "little")
     if len(contents) < 8 or header_end > min(len(contents), 8 + LONGEST_HEADER):
         raise TensorError("its header is incomplete")
+    tensors, metadata = _described(contents[8:header_end], header_end, len(contents))
+    return {name: _array(one, contents[one.first : one.last]) for name, one in tensors.items()}, metadata
+
+
+def _described(text: bytes, header_end: int, size: int) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """What a header says of a file of `size` bytes."""
     try:
-        header = json.loads(contents[8:header_end])
+        header = json.loads(text)
         metadata = header.pop("__metadata__", {})
-        described = sorted((*entry["data_offsets"], name, *_kind(entry)) for name, entry in header.items())
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        described = sorted((*_offsets(entry), name, *_kind(entry)) for name, entry in header.items())
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TensorError("its header cannot be read") from error
     if not _texts(metadata):
         raise TensorError("its header cannot be read")
     tensors, position = {}, 0
     for first, last, name, dtype, shape in described:
         if first != position or last - first != dtype.itemsize * math.prod(shape):
-            raise TensorError(f"the offsets of '{name}' do not fit its shape")
-        if header_end + last > len(contents):
-            raise TensorError(f"'{name}' is incomplete")
-        flat = np.frombuffer(contents, dtype, math.prod(shape), header_end + first)
-        tensors[name], position = flat.reshape(shape).copy(), last
-    if header_end + position != len(contents):
+            raise TensorError(f"the offsets of '{name[:40]}' do not fit its shape")
+        if header_end + last > size:
+            raise TensorError(f"'{name[:40]}' is incomplete")
+        tensors[name], position = Tensor(dtype, shape, header_end + first, header_end + last), last
+    if header_end + position != size:
         raise TensorError("there are bytes left over")
     return tensors, metadata
+
+
+def _array(tensor: Tensor, contents: bytes) -> np.ndarray:
+    flat = np.frombuffer(contents, tensor.dtype) if contents else np.zeros(0, tensor.dtype)
+    return flat.reshape(tensor.shape).copy()
 
 
 def write_tensors(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> bytes:
@@ -63,9 +117,16 @@ def write_tensors(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
 
 def _kind(entry: Mapping) -> tuple[np.dtype, tuple[int, ...]]:
     shape = tuple(entry["shape"])
-    if not all(isinstance(size, int) and size >= 0 for size in (*shape, *entry["data_offsets"])):
+    if len(shape) > MOST_AXES or not all(type(size) is int and size >= 0 for size in shape):
         raise ValueError("sizes must be whole numbers")
     return np.dtype(DTYPES[entry["dtype"]]), shape
+
+
+def _offsets(entry: Mapping) -> tuple[int, int]:
+    first, last = entry["data_offsets"]
+    if not all(type(place) is int and place >= 0 for place in (first, last)):
+        raise ValueError("offsets must be whole numbers")
+    return first, last
 
 
 def _texts(metadata: object) -> bool:

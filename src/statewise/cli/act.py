@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 import numpy as np
 
+from statewise.cli.harmless import harmless
 from statewise.cli.options import choose_option, json_option, policy_at, seed_option, writable
 from statewise.cli.terminal import echo_json, messages, note
 from statewise.cli.types import listed
@@ -65,7 +67,8 @@ def command(
     if unused:
         note(console, f"Not used: {', '.join(unused)}.")
     if out is None:
-        click.echo(table_text(answer, as_json), nl=as_json)
+        text = table_text(answer, as_json)
+        click.echo(harmless(text) if sys.stdout.isatty() else text, nl=as_json)
         return
     write_table(answer, out)
     if as_json:

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import _thread
+import io
+import os
 import sys
 import threading
+import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
 from statewise.base.registry import unknown_name
 from statewise.cli.commands import COMMANDS
 from statewise.cli.flags import with_flags
+from statewise.cli.harmless import harmless, speak_plainly
 from statewise.cli.plugins import PLUGIN, with_plugins
 
+# What a log, a file, a setting or the machine can cause; anything else is a bug.
+USER_ERRORS = (
+    click.ClickException, ValueError, OSError, ImportError, ArithmeticError, EOFError, MemoryError, RecursionError,
+)  # fmt: skip
+LIBRARIES = ("polars", "pyo3_runtime", "numpy", "zipfile", "zlib", "json", "struct", "_csv", "onnxruntime")
+TRACEBACK = "STATEWISE_TRACEBACK"
 SECTIONS = {"everyday": "Commands", "research": "For research"}
 
 
@@ -49,19 +62,56 @@ def group() -> None:
 
 def main() -> None:
     """Runs the command line; what the user can fix ends with a sentence and exit code 2, never a traceback."""
+    speak_plainly()
     try:
-        with _interruptible():
+        with _interruptible(), warnings.catch_warnings():
+            warnings.showwarning = _note
             code = group.main(standalone_mode=False)  # None, or the code a command ended with
         sys.exit(code)
     except click.UsageError as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        click.echo(harmless(shown.getvalue()), nl=False, err=True)
         sys.exit(2)
-    except click.Abort:
+    except click.Abort as stopped:
+        if isinstance(stopped.__cause__, EOFError):  # click takes the end of any file for Control-D
+            _end(f"a file ended too early ({stopped.__cause__})")
         click.echo("Stopped.", err=True)
         sys.exit(130)
-    except (click.ClickException, ValueError, OSError, ImportError, ArithmeticError) as error:
-        click.echo(f"Error: {with_flags(_sentence(error))}", err=True)
-        sys.exit(2)
+    except (Exception, *_panics()) as error:
+        if isinstance(error, USER_ERRORS) or type(error).__module__.split(".")[0] in LIBRARIES:
+            _end(with_flags(_sentence(error)))
+        _end(_bug(error), code=1)
+
+
+def _note(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    """Shows what the library warns of as commands show their own notes."""
+    click.echo(f"note  {harmless(with_flags(str(message)))}", err=True)
+
+
+def _end(sentence: str, code: int = 2) -> NoReturn:
+    if os.environ.get(TRACEBACK):
+        traceback.print_exc()
+    click.echo(f"Error: {harmless(sentence)}", err=True)
+    sys.exit(code)
+
+
+def _panics() -> tuple[type[BaseException], ...]:
+    """What polars raises where its own code breaks, which is no Exception; nothing where polars was not loaded."""
+    known = sys.modules.get("polars.exceptions")
+    return () if known is None else (known.PanicException,)
+
+
+def _bug(error: BaseException) -> str:
+    """Names the mistake as ours, and the place of it in the package."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "statewise" in frame.filename] or frames
+    place = f"{Path(ours[-1].filename).name}, line {ours[-1].lineno}"
+    what = f"{type(error).__name__}: {error} ({place})"
+    return (
+        f"this is a bug in statewise or in a plugin, not a mistake of yours: {what}. "
+        f"Please report it as CONTRIBUTING.md says; {TRACEBACK}=1 before the command shows the whole traceback"
+    )
 
 
 @contextmanager
@@ -82,9 +132,15 @@ def _interruptible() -> Iterator[None]:
         sys.unraisablehook = usual
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: BaseException) -> str:
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory{f' ({error})' if str(error) else ''}; give a smaller log or file"
+    if isinstance(error, RecursionError):
+        return "something in a file is nested too deep"
+    if isinstance(error, USER_ERRORS):
+        return str(error) or type(error).__name__
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no reason given'}"

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from statewise.base.jsonable import jsonable
+from statewise.cli.harmless import Harmless
 
 NARROWEST = 80  # tables need so many columns
 COLOURS = {
@@ -26,7 +27,7 @@ COLOURS = {
 
 def answers(*, wide: bool = False) -> Console:
     """Standard output; `wide`: never too narrow for a table."""
-    console = Console(highlight=False)
+    console = _console()
     if wide:
         console.width = max(console.width, NARROWEST)
     return console
@@ -34,7 +35,13 @@ def answers(*, wide: bool = False) -> Console:
 
 def messages(*, quiet: bool = False) -> Console:
     """Standard error, for notes and progress."""
-    return Console(stderr=True, quiet=quiet, highlight=False)
+    return _console(stderr=True, quiet=quiet)
+
+
+def _console(**options: Any) -> Console:
+    console = Console(highlight=False, **options)
+    console.push_render_hook(Harmless())
+    return console
 
 
 def note(console: Console, text: str) -> None:

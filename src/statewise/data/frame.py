@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -37,6 +39,11 @@ def raw_from_frame(
         findings.fault("log", "there are no rows", "Give one row for each decision")
     if columns.episode not in frame.columns or frame.height == 0:
         return None, findings
+    named = (columns.episode, columns.unit)
+    if not _legible(frame, named, (columns.terminated, columns.truncated, *families.legal), findings):
+        return None, findings
+    for name in named:
+        _warn_of_blanks(frame, name, findings)
     if ends is not None and columns.terminated in frame.columns:
         problem = f"this column says how episodes ended, so `ends={ends!r}` is ignored"
         findings.warn(columns.terminated, problem, "Leave out one of them")
@@ -73,9 +80,37 @@ def raw_from_frame(
     ), findings
 
 
+def _legible(frame: pl.DataFrame, named: Sequence[str], flags: Sequence[str], findings: Findings) -> bool:
+    """Whether names and flags are of kinds that can be told apart; lists, durations and the like are faults."""
+    wanted = {**dict.fromkeys(flags, "true or false"), **dict.fromkeys(named, "names or numbers")}
+    odd = [name for name, kind in frame.schema.items() if name in wanted and _is_odd(kind)]
+    for name in odd:
+        advice = "Replace this column by one of single values"
+        findings.fault(name, f"expected {wanted[name]}, got {frame.schema[name]}", advice)
+    return not odd
+
+
+def _is_odd(kind: Any) -> bool:
+    return kind.is_nested() or kind in (pl.Object, pl.Duration, pl.Binary)
+
+
+def _warn_of_blanks(frame: pl.DataFrame, name: str, findings: Findings) -> None:
+    """Warns of names that only blanks tell apart: `p1` and `p1 ` are probably one patient."""
+    if frame.schema.get(name) not in (pl.String, pl.Categorical, pl.Enum):
+        return
+    names = frame[name].drop_nulls().cast(pl.String).unique(maintain_order=True)
+    bare = names.str.replace_all(r"\s", "")
+    twins = names.filter(bare.is_duplicated())
+    if len(twins):
+        bare = bare.filter(bare.is_duplicated())
+        first, second = twins.filter(bare == bare[0]).to_list()[:2]
+        rows = np.flatnonzero((frame[name].cast(pl.String) == second).fill_null(False).to_numpy())
+        findings.warn(name, f"{first!r} and {second!r} differ in blanks only", "Use one spelling if they are one", rows)
+
+
 def named_once(names: list[str], findings: Findings) -> bool:
     """Whether all names differ; each repeated one is a fault."""
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     for name in repeated:
         findings.fault(name, "there are several columns with this name", "Rename or drop all but one")
     return not repeated

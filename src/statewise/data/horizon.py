@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from statewise.data.dataset import Dataset
 
 CutOff = Literal["limit", "censored", "continuing"]
+MOST_STEPS = 10_000_000  # something is kept for each of them
 RECORDED = 0.1  # weights are its inverse at most
 
 
@@ -143,6 +144,8 @@ def said(cut_off: str | None, steps: int | None) -> Horizon | None:
         raise ValueError(f"cut_off: expected one of {', '.join(get_args(CutOff))}, got {cut_off!r}")
     if steps is not None and steps < 1:
         raise ValueError(f"horizon: expected a number of steps, at least 1, got {steps}")
+    if steps is not None and steps > MOST_STEPS:
+        raise ValueError(f"horizon: expected {MOST_STEPS:,} steps at most, got {steps:,}")
     return Horizon(cut_off, steps)  # pyright: ignore[reportArgumentType]
 
 

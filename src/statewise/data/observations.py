@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from statewise.base.files import write_text
+from statewise.data.delimited import harmless
 from statewise.data.findings import Findings, RowNames
 from statewise.data.formats import open_file, writable_endings, write_frame
 from statewise.data.rawlog import Columns
@@ -87,4 +88,4 @@ def write_table(columns: Mapping[str, Any], path: str | Path) -> None:
 def table_text(columns: Mapping[str, Any], as_json: bool) -> str:
     """The same table as text, for a terminal or a pipe."""
     frame = pl.DataFrame(columns)
-    return frame.write_json() if as_json else frame.write_csv()
+    return frame.write_json() if as_json else harmless(frame).write_csv()

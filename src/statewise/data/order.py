@@ -84,10 +84,10 @@ def _final_rows(raw: RawLog, starts: np.ndarray) -> np.ndarray:
 
 def _check_steps(raw: RawLog, step: np.ndarray, layout: Layout, findings: Findings) -> None:
     column = raw.columns.step
-    gap = np.diff(step)
+    onward = step[1:] > step[:-1]  # differences would overflow where steps are near the ends of what integers hold
     within = np.ones(len(step) - 1, dtype=bool)
     within[layout.starts[1:-1] - 1] = False
-    repeated = np.flatnonzero(within & (gap == 0)) + 1
+    repeated = np.flatnonzero(within & ~onward) + 1
     if len(repeated):
         findings.fault(
             column,
@@ -95,21 +95,22 @@ def _check_steps(raw: RawLog, step: np.ndarray, layout: Layout, findings: Findin
             "Keep one row for each decision",
             layout.source_rows(repeated),
         )
-    skipped = np.flatnonzero(within & (gap > 1)) + 1
+    skipped = np.flatnonzero(within & onward & (step[1:] - 1 != step[:-1])) + 1
     first = step[layout.starts[:-1]]
-    if first.min() not in (0, 1):
+    least = int(first.min())
+    if least not in (0, 1):
         findings.warn(
             column,
-            f"no episode starts before step {first.min()}",
+            f"no episode starts before step {least}",
             "Check that no first decisions are missing",
         )
-    late = layout.starts[:-1][first != first.min()]
+    late = layout.starts[:-1][first != least]
     missing = np.union1d(skipped, late)
     if len(missing):
         findings.fault(
             column,
             rows_that(missing, "has a step whose predecessor is missing"),
-            f"Number every episode {first.min()}, {first.min() + 1}, … without gaps: add the missing rows, or drop the "
+            f"Number every episode {least}, {least + 1}, … without gaps: add the missing rows, or drop the "
             "whole episode",
             layout.source_rows(missing),
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from statewise.base.files import write_text
+from statewise.base.jsonfile import read_json
 from statewise.experiments import provenance, records
 from statewise.experiments.study import Cell, Study
 from statewise.learning.runs import RunError
@@ -20,8 +21,8 @@ def begin(out: Path, study: Study) -> None:
     out.mkdir(parents=True, exist_ok=True)
     known = read(out)
     for name in ("name", "quick"):
-        if known is not None and known["study"][name] != getattr(study, name):
-            what = "another study" if name == "name" else "a quick run" if known["study"]["quick"] else "a full run"
+        if known is not None and known["study"].get(name) != getattr(study, name):
+            what = "another study" if name == "name" else "a quick run" if known["study"].get("quick") else "a full run"
             raise RunError(f"{out}: it holds {what}; choose another folder")
     write(out, study)
 
@@ -32,8 +33,8 @@ def read(out: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        return manifest if "study" in manifest else None
+        manifest = read_json(path)
+        return manifest if isinstance(manifest, dict) and isinstance(manifest.get("study"), dict) else None
     except ValueError as error:
         raise RunError(f"{path}: it is damaged ({error})") from error
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
+from statewise.base.arrays import read_arrays
 from statewise.base.files import write_text, written_whole
 from statewise.data.dataset import Dataset
 from statewise.domains import DOMAINS
@@ -46,8 +47,7 @@ def log_path(out: Path, cell: Cell, seed: int) -> Path:
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+    return read_arrays(path)
 
 
 def write(path: Path, arrays: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from statewise.base.decode import changed, decode
+from statewise.base.ranges import check_ranges
 from statewise.base.registry import unknown_name
 from statewise.domains import DOMAINS
 from statewise.domains.source import Exact, Family
@@ -84,7 +85,9 @@ class Study:
         if method.algorithm in METHODS:
             return config
         most = config.updates if self.most_updates is None else min(config.updates, self.most_updates)
-        return replace(config, updates=most)
+        config = replace(config, updates=most)
+        check_ranges(config, method.name)
+        return config
 
     def stride(self, method: Method) -> int:
         return self.every if method.every is None else method.every

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -13,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from statewise.algorithms import ALGORITHMS, Settings, algorithm_of
+from statewise.base.ranges import check_ranges
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
 from statewise.learning.program import Stretch, program, stretches
-from statewise.learning.runs import RunError, RunFolder, provenance, versions
+from statewise.learning.runs import RunError, RunFolder, provenance, threads, versions
 from statewise.ops.keys import key_for
 from statewise.parts.metrics import PARTS, Metrics
 
@@ -83,6 +85,10 @@ def fit(
     """
     config = settled(config, dataset, updates)
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise ValueError(f"seeds: expected at least one, all different, got {seeds!r}")
+    if checkpoint_every is not None and checkpoint_every < 1:
+        raise ValueError(f"checkpoint_every: expected 1 or more, got {checkpoint_every}")
     every = max(1, config.updates // CHECKPOINTS) if checkpoint_every is None else checkpoint_every
     return _Run(dataset, config, chosen, None if out is None else RunFolder.create(out)).learn(every, progress)
 
@@ -91,7 +97,9 @@ def settled(config: Settings | str | None, dataset: Dataset, updates: int | None
     """The complete settings of a run on this log: defaults filled in, the discount included."""
     settings: Any = ALGORITHMS[config or "opposd"].settings() if config is None or isinstance(config, str) else config
     changes: dict[str, Any] = {"discount": discount_of(dataset, settings.discount)}
-    return replace(settings, **changes if updates is None else changes | {"updates": updates})
+    settings = replace(settings, **changes if updates is None else changes | {"updates": updates})
+    check_ranges(settings)
+    return settings
 
 
 def prepare(config: Settings, dataset: Dataset) -> tuple[Any, Any]:
@@ -140,6 +148,12 @@ class _Run:
                     f"{self.folder.path}: it holds a run with another {', '.join(changed)}; choose another folder"
                 )
             saved = self.folder.read_state()
+            if saved is not None and known.get("threads", threads()) != threads():
+                warnings.warn(
+                    f"{self.folder.path}: begun on {known['threads']} cores and resumed on {threads()}; sums are added "
+                    "in another order, so the result is not exactly that of an uninterrupted run",
+                    stacklevel=2,
+                )
             if saved is not None:
                 return saved.update, self._resumed(saved.update, saved.leaves)
         self.folder.write_manifest({**identity, **provenance()})

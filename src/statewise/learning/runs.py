@@ -11,20 +11,31 @@ run/
 from __future__ import annotations
 
 import json
+import os
 import platform
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
 import jax
 import numpy as np
 
+from statewise.base.arrays import ArrayFileError, read_arrays
 from statewise.base.files import write_text, written_whole
+from statewise.base.jsonfile import read_json
 from statewise.policies.files import load_policy
 
+STATE = re.compile(r"state-(\d{1,15})\.npz")
+POLICY = re.compile(r"seed-(\d{1,15})-update-(\d{1,15})\.safetensors")
+EXPECTED = (
+    ("algorithm", str, "a name"),
+    ("config", dict, "settings"),
+    ("seeds", list, "a list"),
+    ("data", str, "text"),
+)
 LIBRARIES = ("statewise", "jax", "equinox", "optax", "numpy")
 
 
@@ -72,11 +83,12 @@ class RunFolder:
 
     def manifest(self) -> dict[str, Any]:
         try:
-            manifest = json.loads((self.path / "manifest.json").read_text())
+            manifest = read_json(self.path / "manifest.json")
         except ValueError as error:
             raise RunError(f"{self.path}: its manifest.json is damaged ({error})") from error
         if not isinstance(manifest, dict):
             raise RunError(f"{self.path}: its manifest.json is not that of a run")
+        _check_manifest(self.path, manifest)
         return manifest
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
@@ -88,12 +100,11 @@ class RunFolder:
         self._write_arrays("metrics.npz", metrics)
 
     def metrics(self) -> dict[str, np.ndarray]:
-        path = self.path / "metrics.npz"
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
-        except (BadZipFile, EOFError, ValueError) as error:
-            raise RunError(f"{path}: it is damaged ({error})") from error
+        metrics = _arrays(self.path / "metrics.npz")
+        for name, values in metrics.items():
+            if values.ndim < 2 or values.dtype.kind not in "biuf":
+                raise RunError(f"{self.path / 'metrics.npz'}: '{name}' is not an array of numbers [seeds, updates]")
+        return metrics
 
     def write_state(self, update: int, state: Any) -> None:
         """The whole learner's state, to resume from; only the newest is kept."""
@@ -107,12 +118,11 @@ class RunFolder:
 
     def read_state(self) -> SavedState | None:
         """The newest state; None where there is none."""
-        saved = sorted(self.checkpoints.glob("state-*.npz"), key=lambda path: int(path.stem.split("-")[1]))
+        saved = {int(match[1]): path for path, match in _named(self.checkpoints, STATE)}
         if not saved:
             return None
-        with np.load(saved[-1], allow_pickle=False) as file:
-            leaves = [file[name] for name in sorted(file.files)]
-        return SavedState(int(saved[-1].stem.split("-")[1]), leaves)
+        arrays = _arrays(saved[max(saved)])
+        return SavedState(max(saved), [arrays[name] for name in sorted(arrays)])
 
     def write_policy(self, seed: int, update: int, policy: Any) -> None:
         policy.save(self.checkpoints / f"seed-{seed}-update-{update}.safetensors")
@@ -146,15 +156,37 @@ class RunFolder:
         return {seed: load_policy(paths[seed, update]) for seed, update in last.items()}
 
     def _policy_paths(self) -> dict[tuple[int, int], Path]:
-        paths = {}
-        for path in self.checkpoints.glob("seed-*-update-*.safetensors"):
-            _, seed, _, update = path.stem.split("-")
-            paths[int(seed), int(update)] = path
+        paths = {(int(match[1]), int(match[2])): path for path, match in _named(self.checkpoints, POLICY)}
         return {key: paths[key] for key in sorted(paths)}
 
     def _write_arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         with written_whole(self.path / name) as part, part.open("wb") as file:
             np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def _named(folder: Path, pattern: re.Pattern[str]) -> list[tuple[Path, re.Match[str]]]:
+    """The files whose names fit the pattern; others are none of ours."""
+    names = ((path, pattern.fullmatch(path.name)) for path in (folder.iterdir() if folder.is_dir() else ()))
+    return [(path, match) for path, match in names if match is not None]
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        return read_arrays(path)
+    except ArrayFileError as error:
+        raise RunError(str(error)) from error
+
+
+def _check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    """What others read in it is of the right type."""
+    for name, kind, expected in EXPECTED:
+        if name in manifest and not isinstance(manifest[name], kind):
+            raise RunError(f"{path}: its manifest.json says {str(manifest[name])[:40]!r} for '{name}', not {expected}")
+    discount = manifest.get("config", {}).get("discount")
+    if not all(type(seed) is int for seed in manifest.get("seeds", ())):
+        raise RunError(f"{path}: its manifest.json has seeds that are no whole numbers")
+    if discount is not None and (type(discount) not in (int, float) or not 0 < discount <= 1):
+        raise RunError(f"{path}: its manifest.json has a discount of {str(discount)[:40]}, expected 0 to 1")
 
 
 def _begun(path: Path) -> bool:
@@ -168,7 +200,13 @@ def provenance() -> dict[str, Any]:
         "versions": versions(),
         "device": jax.devices()[0].device_kind,
         "machine": platform.machine(),
+        "threads": threads(),
     }
+
+
+def threads() -> int:
+    """The cores that this process may use, over which XLA spreads its sums: their order, and so their last digits."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache

@@ -7,11 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from statewise.base.decode import DecodeError
+from statewise.base.jsonfile import TextFileError, read_text
+
+LONGEST = 1_000_000  # bytes
 
 
 def read_settings(path: str | Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"{path}: not a TOML file ({error})") from error
+        return tomllib.loads(read_text(path, LONGEST))
+    except TextFileError as error:
+        raise DecodeError(str(error)) from error
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deep" if isinstance(error, RecursionError) else error
+        raise DecodeError(f"{path}: not a TOML file ({reason})") from error

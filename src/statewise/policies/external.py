@@ -9,12 +9,14 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
+from statewise.base.memory import in_words
 from statewise.data.dataset import Dataset
 from statewise.policies.files import load_policy
 from statewise.policies.network import softmax
 from statewise.policies.probabilities import one_hot
 
 BATCH = 65_536  # rows given to a foreign model at a time
+LARGEST_ONNX = 2_000_000_000  # bytes: the format's own limit
 NEAR_ONE = 1e-3  # what the sum of a row may be off by and still be taken for probabilities
 
 
@@ -94,12 +96,19 @@ class OnnxPolicy:
     def load(cls, path: str | Path, output: Literal["probabilities", "logits"] | None = None) -> OnnxPolicy:
         if not Path(path).is_file():
             raise ValueError(f"{path}: there is no such file")
+        if Path(path).stat().st_size > LARGEST_ONNX:
+            size = in_words(Path(path).stat().st_size)
+            raise ValueError(f"{path}: expected an ONNX file of {in_words(LARGEST_ONNX)} at most, got {size}")
         try:
             import onnxruntime
         except ImportError as error:
             raise ImportError("ONNX files need onnxruntime: pip install 'statewise[onnx]'") from error
+        quiet = onnxruntime.SessionOptions()
+        quiet.log_severity_level = 4  # what is wrong is said below, once
         try:
-            session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+            # by its contents: a file's path would let it name other files to read
+            contents = Path(path).read_bytes()
+            session = onnxruntime.InferenceSession(contents, quiet, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime has an exception class for each fault, and no common one
             raise ValueError(f"{path}: it is not an ONNX file, or it cannot be run ({_first_line(error)})") from error
         if len(session.get_inputs()) != 1:
@@ -118,7 +127,10 @@ class OnnxPolicy:
         kind = np.float64 if entry.type == "tensor(double)" else np.float32
 
         def run(part: np.ndarray) -> np.ndarray:
-            answers = self.session.run(None, {entry.name: part})
+            try:
+                answers = self.session.run(None, {entry.name: part})
+            except Exception as error:
+                raise ValueError(f"{self.path}: it cannot be run ({_first_line(error)})") from error
             matrices = [a for a in answers if isinstance(a, np.ndarray) and a.ndim == 2 and a.dtype.kind == "f"]
             if not matrices:
                 raise ValueError(f"{self.path}: expected an output [n, actions] of numbers, and there is none")

@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from statewise.base.files import written_whole
+from statewise.base.memory import in_words, memory_of_machine
 from statewise.base.registry import Registry
-from statewise.base.tensors import TensorError, read_tensors, write_tensors
+from statewise.base.tensors import TensorError, open_tensors, write_tensors
 
 KNOWN = ("algorithm", "seed", "update", "discount", "data", "estimate", "versions")  # of every card; null if unknown
+
+
+SMALL = 1 << 26  # bytes; what is smaller is read without asking where it lies on the disk
 
 
 class PolicyFileError(ValueError):
@@ -82,6 +86,7 @@ KINDS: Registry[type[StoredPolicy]] = Registry(
 def save_policy(policy: StoredPolicy, path: str | Path) -> None:
     """Writes a policy file, whole or not at all; equal policies give equal bytes."""
     tensors = {name: np.ascontiguousarray(array) for name, array in policy.tensors().items()}
+    shapes = {name: (array.dtype, array.shape) for name, array in tensors.items()}
     header = {
         "observations": list(policy.observation_names),
         "actions": list(policy.action_names),
@@ -91,7 +96,7 @@ def save_policy(policy: StoredPolicy, path: str | Path) -> None:
     metadata = {
         "format": policy.format,
         "policy": json.dumps(header, sort_keys=True),
-        "sha256": _digest(tensors, header),
+        "sha256": _digest(shapes, lambda name: [tensors[name].tobytes()], header),
     }
     with written_whole(path) as part:
         part.write_bytes(write_tensors(tensors, metadata))
@@ -105,21 +110,23 @@ def load_policy(path: str | Path) -> StoredPolicy:
     path = Path(path)
     if not path.is_file():
         raise PolicyFileError(f"{path}: {'it is a folder' if path.is_dir() else 'there is no such file'}")
+    _check_size(path)
     try:
-        tensors, metadata = read_tensors(path.read_bytes())
+        file = open_tensors(path)
     except TensorError as error:
         raise PolicyFileError(f"{path}: it is not a policy file, or it is cut short ({error})") from error
-    kind = _kind(path, metadata)
+    kind = _kind(path, file.metadata)
     try:
-        header = json.loads(metadata["policy"])
-        changed = metadata["sha256"] != _digest(tensors, header)
+        header = json.loads(file.metadata["policy"])
+        shapes = {name: (tensor.dtype, tensor.shape) for name, tensor in file.tensors.items()}
+        changed = file.metadata["sha256"] != _digest(shapes, file.blocks, header)
     except (ValueError, RecursionError):
         changed, header = True, {}
     if changed:
         raise PolicyFileError(f"{path}: its contents were changed after it was written")
     try:
-        return kind.from_parts(tensors, header, **_common(header))
-    except (KeyError, TypeError, ValueError) as error:
+        return kind.from_parts(file.arrays(), header, **_common(header))
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else error
         raise PolicyFileError(f"{path}: its parts do not fit together ({reason})") from error
 
@@ -148,14 +155,31 @@ def _common(header: Any) -> dict[str, Any]:
     for name, values in names.items():
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
             raise ValueError(f"{name} must be a list of texts")
+        if len(set(values)) < len(values):
+            raise ValueError(f"{name} must differ from each other")
     if not isinstance(header["card"], dict):
         raise ValueError("the card must be an object")
     return {**{name: tuple(values) for name, values in names.items()}, "card": header["card"]}
 
 
-def _digest(tensors: Mapping[str, np.ndarray], header: Any) -> str:
+def _check_size(path: Path) -> None:
+    """Refuses what this machine could not hold, and files with holes, which were never written completely."""
+    held, most = path.stat(), memory_of_machine() // 2
+    if held.st_size > most:
+        raise PolicyFileError(f"{path}: it has {in_words(held.st_size)}, and this machine can hold {in_words(most)}")
+    blocks = getattr(held, "st_blocks", None)  # of 512 bytes each; not known on every system
+    if blocks is not None and held.st_size > SMALL and 512 * blocks < held.st_size // 8:
+        raise PolicyFileError(f"{path}: it was never written completely; most of it is empty")
+
+
+def _digest(
+    arrays: Mapping[str, tuple[np.dtype, tuple[int, ...]]], blocks: Callable[[str], Iterable[Any]], header: Any
+) -> str:
+    """Of the header, and of every array's name, kind, shape and bytes, which come in `blocks`."""
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-    for name in sorted(tensors):
-        digest.update(f"{name}{tensors[name].dtype}{tensors[name].shape}".encode())
-        digest.update(tensors[name].tobytes())
+    for name in sorted(arrays):
+        dtype, shape = arrays[name]
+        digest.update(f"{name}{dtype}{shape}".encode())
+        for block in blocks(name):
+            digest.update(block)
     return digest.hexdigest()

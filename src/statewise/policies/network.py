@@ -13,6 +13,7 @@ import numpy as np
 from statewise.policies.files import PolicyFileError, full_card, load_policy, save_policy
 
 BLOCK = 4096  # rows at a time: all layers of so many stay in a processor's cache
+MOST_UNITS = 1 << 23  # rows at a time times the widest layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +36,9 @@ class Policy:
         legal: np.ndarray | None = None,
     ) -> np.ndarray:
         """π(·|s), [n, actions], for observations [n, features]; actions that are not `legal` have probability 0."""
-        if len(observations) > BLOCK:
-            parts = [slice(first, first + BLOCK) for first in range(0, len(observations), BLOCK)]
+        size = max(1, min(BLOCK, MOST_UNITS // max(len(bias) for bias in self.biases)))
+        if len(observations) > size:
+            parts = [slice(first, first + size) for first in range(0, len(observations), size)]
             masks = [None if legal is None else legal[part] for part in parts]
             pairs = zip(parts, masks, strict=True)
             return np.concatenate([self.probabilities(observations[part], mask) for part, mask in pairs])

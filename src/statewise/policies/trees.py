@@ -17,6 +17,7 @@ from statewise.policies.files import full_card, save_policy
 
 ARRAYS = ("feature", "threshold", "children", "value", "roots")
 CHUNK = 4096  # rows walked at a time
+MOST_WALKS = 1 << 24  # rows times trees that are walked at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,8 @@ class TreePolicy:
     def action_values(self, observations: np.ndarray) -> np.ndarray:
         """Q(s,·), [n, actions], for observations [n, features]."""
         observations = np.asarray(observations, np.float32)  # as the trees were grown on
-        parts = [self._chunk(observations[i : i + CHUNK]) for i in range(0, len(observations), CHUNK)]
+        size = max(1, min(CHUNK, MOST_WALKS // self.roots.size))
+        parts = [self._chunk(observations[i : i + size]) for i in range(0, len(observations), size)]
         return np.concatenate(parts) if parts else np.zeros((0, len(self.action_names)))
 
     def probabilities(self, observations: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:

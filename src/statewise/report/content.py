@@ -213,8 +213,9 @@ def from_json(text: str) -> ReportContent:
     """Reads decision.json; an error names the field that does not fit."""
     try:
         fields = json.loads(text)
-    except ValueError as error:
-        raise DecodeError(f"it is not JSON ({error})") from error
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deep" if isinstance(error, RecursionError) else error
+        raise DecodeError(f"it is not JSON ({reason})") from error
     return decode(ReportContent, fields, "decision")
 
 

@@ -39,7 +39,7 @@ def fitted_q_trees(case: Case, rewards: Float[np.ndarray, " steps"], settings: T
     everything = np.zeros((len(data), data.action_count))
     for number in range(settings.rounds):
         grown = forest(settings.trees, min_samples_leaf=settings.leaf, random_state=log.seed + number)
-        grown.fit(inputs, targets, sample_weight=log.growth)
+        grown.fit(inputs, _settled(settings, targets), sample_weight=log.growth)
         leaves = np.stack(
             [
                 grown.apply(np.column_stack([states, np.tile(one_hot[a], (len(data), 1))]).astype(np.float32))
@@ -49,6 +49,15 @@ def fitted_q_trees(case: Case, rewards: Float[np.ndarray, " steps"], settings: T
         )
         targets, everything = _repeat(settings, case, rewards, leaves, targets)
     return from_values(case, rewards, everything)
+
+
+def _settled(settings: Trees, targets: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
+    """Rounded to what repeating leaves open, so that structure does not hang on digits that mean nothing.
+
+    Splits that part the same rows are equally good, and which of them is taken would depend on the last bit.
+    """
+    grain = 2.0 ** round(np.log2(settings.tolerance * max(float(targets.std()), 1e-12)))
+    return np.round(targets / grain) * grain
 
 
 def _repeat(
