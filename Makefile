@@ -8,7 +8,7 @@ DEMO := runs/demo
 # Compiled JAX programs are kept here between runs.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: demo test check docs clean browser
+.PHONY: demo test test-long check docs clean browser
 
 demo: $(SET_UP)
 	@mkdir -p $(DEMO)
@@ -22,6 +22,10 @@ demo: $(SET_UP)
 # Two workers on two cores: more threads for matrix products would only wait for each other.
 test: $(SET_UP_DEV) check browser
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+# Faults by the hundred, under load: see docs/serving.md.
+test-long: $(SET_UP_DEV)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -m long
 
 check: $(SET_UP_DEV)
 	$(BIN)/ruff check .

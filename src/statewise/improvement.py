@@ -135,9 +135,21 @@ def improve(
     """
     plan = Plan() if plan is None else plan
     configs = _configs(log, config, plan)
-    first, discount = next(iter(configs)), next(iter(configs.values())).discount
     parts = _parts(log, plan)
-    RunFolder.create(out)  # fails before anything is learned if the folder cannot be written
+    folder = RunFolder.create(out)  # fails before anything is learned if the folder cannot be written
+    with folder.locked():
+        return _improved(log, configs, parts, plan, folder.path, progress)
+
+
+def _improved(
+    log: Dataset,
+    configs: Mapping[str, Settings],
+    parts: tuple[Dataset, ...],
+    plan: Plan,
+    out: Path,
+    progress: OnStage,
+) -> Improvement:
+    first, discount = next(iter(configs)), next(iter(configs.values())).discount
     deadline = None if plan.time_budget is None else time.monotonic() + LEARNING * plan.time_budget
     learning, choosing, judging = (_with_propensities(part, plan, progress) for part in parts)
     runs, stopped = _learn(learning, configs, plan, Path(out), deadline, progress)

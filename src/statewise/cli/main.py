@@ -14,6 +14,7 @@ from statewise.base.registry import unknown_name
 from statewise.cli.commands import COMMANDS
 from statewise.cli.flags import with_flags
 from statewise.cli.plugins import PLUGIN, with_plugins
+from statewise.cli.terminal import warnings_as_notes
 
 SECTIONS = {"everyday": "Commands", "research": "For research"}
 
@@ -50,7 +51,7 @@ def group() -> None:
 def main() -> None:
     """Runs the command line; what the user can fix ends with a sentence and exit code 2, never a traceback."""
     try:
-        with _interruptible():
+        with _interruptible(), warnings_as_notes():
             code = group.main(standalone_mode=False)  # None, or the code a command ended with
         sys.exit(code)
     except click.UsageError as error:

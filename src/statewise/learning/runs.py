@@ -4,14 +4,20 @@ run/
   manifest.json           settings, seeds, versions, the data's fingerprint
   metrics.npz             one array [seeds, updates] per metric
   policy.safetensors      the chosen policy, if one was chosen
-  checkpoints/            state-<update>.npz to resume from, seed-<s>-update-<u>.safetensors to act with
+  checkpoints/            state-<update>.npz to resume from (the last two), seed-<s>-update-<u>.safetensors to act with
+  .lock                   held while a process writes here
 """
 
 from __future__ import annotations
 
 import json
 import platform
+import re
+import struct
+import warnings
+import zlib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -21,14 +27,23 @@ from zipfile import BadZipFile
 import jax
 import numpy as np
 
-from statewise.base.files import write_text, written_whole
+from statewise.base.files import make_folder, remove, write_text, written_whole
+from statewise.base.lock import NAME as LOCK
+from statewise.base.lock import locked
 from statewise.policies.files import load_policy
 
+STATE = re.compile(r"state-(\d+)\.npz")
+# what reading a damaged .npz may raise; zipfile checks the CRC of every array
+DAMAGED = (BadZipFile, EOFError, KeyError, ValueError, NotImplementedError, OSError, struct.error, zlib.error)
 LIBRARIES = ("statewise", "jax", "equinox", "optax", "numpy")
 
 
 class RunError(ValueError):
     """The folder is not a run folder, or its run cannot be resumed."""
+
+
+class RunWarning(UserWarning):
+    """Something in a run folder is damaged, and the run goes on without it."""
 
 
 class SavedState(NamedTuple):
@@ -53,7 +68,7 @@ class RunFolder:
             raise RunError(f"{path}: there is a file of that name")
         if folder.path.is_dir() and not folder.exists() and not all(map(_begun, folder.path.iterdir())):
             raise RunError(f"{path}: it holds other files; choose an empty folder")
-        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.checkpoints)
         return folder
 
     @classmethod
@@ -62,6 +77,10 @@ class RunFolder:
         if not folder.exists():
             raise RunError(f"{path}: it is not a run folder (it has no manifest.json)")
         return folder
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keeps other processes from writing here; they get a sentence that says who does."""
+        return locked(self.path)
 
     def exists(self) -> bool:
         return (self.path / "manifest.json").is_file()
@@ -94,23 +113,42 @@ class RunFolder:
             raise RunError(f"{path}: it is damaged ({error})") from error
 
     def write_state(self, update: int, state: Any) -> None:
-        """The whole learner's state, to resume from; only the newest is kept."""
+        """The whole learner's state, to resume from; it and the one before are kept."""
         leaves = jax.tree.leaves(state)
         arrays = {f"leaf_{i:04d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-        name = f"checkpoints/state-{update}.npz"
-        self._write_arrays(name, arrays)
-        for other in self.checkpoints.glob("state-*.npz"):
-            if other.name != Path(name).name:
-                other.unlink()
+        self._write_arrays(f"checkpoints/state-{update}.npz", arrays)
+        self.forget_states(update)
+
+    def forget_states(self, update: int) -> None:
+        """Removes the states of all updates but this one and the one before; later ones could not be read."""
+        paths = self._state_paths()
+        kept = sorted(number for number in paths if number <= update)[-2:]
+        remove(*(path for number, path in paths.items() if number not in kept))
 
     def read_state(self) -> SavedState | None:
-        """The newest state; None where there is none."""
-        saved = sorted(self.checkpoints.glob("state-*.npz"), key=lambda path: int(path.stem.split("-")[1]))
-        if not saved:
-            return None
-        with np.load(saved[-1], allow_pickle=False) as file:
-            leaves = [file[name] for name in sorted(file.files)]
-        return SavedState(int(saved[-1].stem.split("-")[1]), leaves)
+        """The newest state that is not damaged; None where there is none."""
+        paths = self._state_paths()
+        for update in sorted(paths, reverse=True):
+            try:
+                # opened here: NumPy would leave a damaged file open
+                with paths[update].open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+                    return SavedState(update, [file[name] for name in sorted(file.files)])
+            except PermissionError:
+                raise
+            except DAMAGED as error:
+                earlier = max((number for number in paths if number < update), default=None)
+                instead = "from the start" if earlier is None else f"after update {earlier:,}, from the one before"
+                warnings.warn(
+                    f"{paths[update]}: this checkpoint is damaged ({error or type(error).__name__}); learning resumes "
+                    f"{instead}",
+                    RunWarning,
+                    stacklevel=2,
+                )
+        return None
+
+    def _state_paths(self) -> dict[int, Path]:
+        names = {path: STATE.fullmatch(path.name) for path in self.checkpoints.glob("state-*.npz")}
+        return {int(name[1]): path for path, name in names.items() if name}
 
     def write_policy(self, seed: int, update: int, policy: Any) -> None:
         policy.save(self.checkpoints / f"seed-{seed}-update-{update}.safetensors")
@@ -145,7 +183,7 @@ class RunFolder:
 
 def _begun(path: Path) -> bool:
     """Whether this is left over from a run that stopped before it wrote its manifest."""
-    return path.name.endswith(".part") or (path.name == "checkpoints" and not any(path.iterdir()))
+    return path.name == LOCK or path.name.endswith(".part") or (path.name == "checkpoints" and not any(path.iterdir()))
 
 
 def provenance() -> dict[str, Any]:
