@@ -80,13 +80,7 @@ KINDS: Registry[type[StoredPolicy]] = Registry(
 
 def save_policy(policy: StoredPolicy, path: str | Path) -> None:
     """Writes a policy file, whole or not at all; equal policies give equal bytes."""
-    tensors = {name: np.ascontiguousarray(array) for name, array in policy.tensors().items()}
-    header = {
-        "observations": list(policy.observation_names),
-        "actions": list(policy.action_names),
-        "card": dict(policy.card),
-        **policy.header(),
-    }
+    tensors, header = _parts(policy)
     metadata = {
         "format": policy.format,
         "policy": json.dumps(header, sort_keys=True),
@@ -94,6 +88,11 @@ def save_policy(policy: StoredPolicy, path: str | Path) -> None:
     }
     with written_whole(path) as part:
         part.write_bytes(write_tensors(tensors, metadata))
+
+
+def fingerprint(policy: StoredPolicy) -> str:
+    """The hash of everything in the policy's file, which its record and its file have in common."""
+    return _digest(*_parts(policy))
 
 
 def load_policy(path: str | Path) -> StoredPolicy:
@@ -127,6 +126,16 @@ def full_card(policy: StoredPolicy, observations: list[dict[str, Any]], **descri
     """A kind's `full_card`, from what it says of each observation and of itself."""
     names = {"format": policy.format, "observations": observations, "actions": list(policy.action_names)}
     return {**names, **described, **dict.fromkeys(KNOWN), **policy.card}
+
+
+def _parts(policy: StoredPolicy) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    header = {
+        "observations": list(policy.observation_names),
+        "actions": list(policy.action_names),
+        "card": dict(policy.card),
+        **policy.header(),
+    }
+    return {name: np.ascontiguousarray(array) for name, array in policy.tensors().items()}, header
 
 
 def _kind(path: Path, metadata: Mapping[str, str]) -> Any:
