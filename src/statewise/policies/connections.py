@@ -96,6 +96,12 @@ def patient(limits: Limits) -> type[asyncio.Protocol]:
                 self.transport.write(f"{head}\r\n{fields}\r\n\r\n{body}".encode())
             self.transport.close()
 
+        def shutdown(self) -> None:
+            if self.conn.their_state is h11.SEND_BODY:
+                self._refuse(503, "this server is ending; the request was not complete")
+            else:
+                super().shutdown()
+
         def pause_writing(self) -> None:
             super().pause_writing()
             self.unread = self.loop.call_later(limits.response, self.transport.abort)
@@ -128,6 +134,8 @@ class Seldom(logging.Filter):
         self.last: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError):
+            return False  # the server ends, and someone does not read the answer
         kind, now = str(record.msg), self.clock()
         last, left_out = self.last.get(kind, (-self.every, 0))
         if now - last < self.every:
