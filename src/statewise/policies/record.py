@@ -91,6 +91,7 @@ class Recorder:
         except BaseException:
             self._open.close()
             raise
+        self._closed = False
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="record", daemon=True)
         self._thread.start()
@@ -105,12 +106,15 @@ class Recorder:
 
     def close(self) -> None:
         """Finishes what was asked before, and gives up the folder."""
-        if self._thread.is_alive():
+        if not self._closed:
+            self._closed = True
             self._jobs.put(None)
             self._thread.join()
             self._open.close()
 
     async def _do(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
+        if self._closed:
+            raise RecordError("it could not be recorded (the record is closed), so nothing was decided", 503)
         loop = asyncio.get_running_loop()
         job = _Job(work, loop.create_future(), loop)
         self._jobs.put(job)
