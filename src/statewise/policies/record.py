@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,7 +84,7 @@ class Recorder:
         self._open.enter_context(locked(folder))
         try:
             self._connection = _connect(self.folder / FILE)
-            self._open.callback(self._connection.close)
+            self._open.callback(_disconnect, self._connection)
             with self._connection:
                 self._policy = _introduce(self._connection, policy, self.folder)
             sync_folder(self.folder)
@@ -187,6 +187,14 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _disconnect(connection: sqlite3.Connection) -> None:
+    """Leaves one plain file, which can be read where nothing can be written, unless someone is reading it now."""
+    with suppress(sqlite3.Error):
+        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA journal_mode = DELETE")
+    connection.close()
 
 
 def _introduce(connection: sqlite3.Connection, policy: StoredPolicy, folder: Path) -> int:
