@@ -23,11 +23,11 @@ demo: $(SET_UP)
 test: $(SET_UP_DEV) check browser
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-# 100,000 tables and 10,000 policies, runs and settings that were made to break a reader; docs/reliability.md has the
-# numbers of the last time. Hours.
+# Tables, policies, runs and settings that were made to break a reader (docs/reliability.md has the numbers of the last
+# time), and kills, power losses and load by the hundred (docs/serving.md). Hours.
 test-long: $(SET_UP_DEV)
 	POLARS_MAX_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python tools/reliability.py
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m long
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -m long
 
 check: $(SET_UP_DEV)
 	$(BIN)/ruff check .

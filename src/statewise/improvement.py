@@ -163,16 +163,28 @@ def improve(
     plan = Plan() if plan is None else plan
     logs = (log,) if isinstance(log, Dataset) else tuple(log)
     concat(logs)  # refuses logs that do not fit together
-    newest = logs[-1]
-    configs = _configs(newest, config, plan)
-    discount = next(iter(configs.values())).discount
-    learning, judging = _parts(newest, plan)
-    RunFolder.create(out)  # fails before anything is learned if the folder cannot be written
+    configs = _configs(logs[-1], config, plan)
+    parts = _parts(logs[-1], plan)
+    folder = RunFolder.create(out)  # fails before anything is learned if the folder cannot be written
+    with folder.locked():
+        return _improved(logs, configs, parts, plan, today, folder.path, progress)
+
+
+def _improved(
+    logs: tuple[Dataset, ...],
+    configs: Mapping[str, Settings],
+    parts: tuple[Dataset, ...],
+    plan: Plan,
+    today: Any,
+    out: Path,
+    progress: OnStage,
+) -> Improvement:
+    newest, discount = logs[-1], next(iter(configs.values())).discount
     deadline = None if plan.time_budget is None else time.monotonic() + LEARNING * plan.time_budget
-    learning, judging = (_with_propensities(part, plan, progress) for part in (learning, judging))
+    learning, judging = (_with_propensities(part, plan, progress) for part in parts)
     older = [_with_propensities(one, plan, progress) for one in logs[:-1]]
     everything = _as_known(older, learning)
-    runs, stopped = _learn(everything, configs, plan, Path(out), deadline, progress)
+    runs, stopped = _learn(everything, configs, plan, out, deadline, progress)
     rules = constants(learning)
     certificate = certify(
         {**_learned(runs), **rules},
@@ -195,7 +207,7 @@ def improve(
         notes=tuple(f"The time budget stopped learning with {name} after {when}." for name, when in stopped.items()),
     )
     _write(certificate, content, RunFolder.open(out), newest.fingerprint)
-    return Improvement(certificate, content, Path(out), tuple(stopped))
+    return Improvement(certificate, content, out, tuple(stopped))
 
 
 def _configs(log: Dataset, config: Settings | str | None, plan: Plan) -> dict[str, Settings]:

@@ -1,5 +1,6 @@
 """Every command meets every mistake: one sentence, exit code 2, no traceback, and every good file left as it was."""
 
+import asyncio
 import gc
 import resource
 import signal
@@ -19,14 +20,15 @@ from logs import make
 from statewise.cli import COMMANDS
 from statewise.learning.runs import RunFolder
 from statewise.policies.network import Policy
+from statewise.policies.record import Asked, Outcome, Recorder
 
 COLUMNS = "episode,step,obs_a,obs_b,action,reward,propensity,terminated"
 ROWS = ["1,0,0.5,1,0,1,0.5,0", "1,1,0.2,2,1,0,0.5,1", "2,0,0.1,0,1,1,0.5,1", "3,0,0.3,3,0,0,0.5,1"]
 ROWS += [f"{episode},0,0.{episode},1,{episode % 2},1,0.5,1" for episode in range(4, 20)]
 GOOD = "a good file"
 
-# How each command is called where all is well, in a folder with log.csv, run/ and p.safetensors. `{log}` is its log,
-# `{run}` its run or policy, `{out}` what it writes.
+# How each command is called where all is well, in a folder with log.csv, run/, decisions/ and p.safetensors. `{log}` is
+# its log, `{run}` its run or policy, `{out}` what it writes.
 CALLS = {
     "act": "{run} {log} --out {out}.csv",
     "collect": "cartpole --episodes 2 --out {out}.csv",
@@ -35,6 +37,7 @@ CALLS = {
     "fit": "{log} --updates 1 --out {out}",
     "improve": "{log} --updates 1 --out {out}",
     "inspect": "{log}",
+    "record": "decisions --out {out}.csv",
     "report": "{run} --out {out}.html",
     "reproduce": "hard-example --no-run --out {out}",
     "score": "{run} --domain cartpole --episodes 1",
@@ -68,7 +71,15 @@ def place(tmp_path, monkeypatch):
     folder.write_manifest({"algorithm": "OPPOSD", "seeds": [0], "config": {"discount": 1.0}})
     folder.write_metrics({"value": np.ones((1, 3))})
     folder.write_policy(0, 3, small_policy())
+    recorder = Recorder("decisions", small_policy())
+    asyncio.run(record_one(recorder))
+    recorder.close()
     return tmp_path
+
+
+async def record_one(recorder):
+    (kept,) = await recorder.decide([Asked(np.zeros(2), None, 0, np.full(2, 0.5))])
+    await recorder.report([Outcome(kept.id, 1.0)])
 
 
 @pytest.fixture

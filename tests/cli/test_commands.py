@@ -173,6 +173,7 @@ def test_fit_and_score_a_small_run(tmp_path, monkeypatch):
         "seed-0-update-4.safetensors",
         "seed-1-update-2.safetensors",
         "seed-1-update-4.safetensors",
+        "state-2.npz",
         "state-4.npz",
     ]
     assert pl.read_parquet(tmp_path / "run" / "metrics.parquet").select("seed", "update").rows() == [

@@ -20,6 +20,7 @@ import pytest
 import small
 import statewise as sw
 from processes import statewise_here
+from serving import served
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -110,9 +111,23 @@ def test_pages_run(page, session, apart):
         pytest.skip(f"all of it ran but the snippet that needs {', '.join(left_out)}")
 
 
+def test_the_page_on_serving_runs_beside_a_server(session, apart):
+    """Its server is the one that the page starts, on a port that is free."""
+    page = (ROOT / "docs" / "serving.md").read_text()
+    (line,) = (line for line in "".join(blocks(page, "text")).splitlines() if line.startswith("statewise serve"))
+    _, _, policy, _, port, *options = shlex.split(line)
+    with served(policy, *options) as server:
+        snippet("".join(blocks(page, "python")).replace(port, str(server.port)), "serving.md", {})
+        for line in "".join(blocks(page, "sh")).splitlines():
+            command(line)
+    log = sw.load("round2.parquet")
+    assert (log.episodes, len(log), log.terminated.all()) == (30, 90, True)
+    assert sw.load("decisions").fingerprint == log.fingerprint
+
+
 def test_every_page_is_run_or_made_from_the_code():
     made = {"commands", "api", "reference", "results", "accuracy", "coverage", "worlds"}
-    known = {*PAGES, *made, "index", "errata", "performance", "decisions"}
+    known = {*PAGES, *made, "index", "errata", "performance", "decisions", "serving"}
     assert {path.stem for path in (ROOT / "docs").glob("*.md")} <= known
     for bare in ("commands", "api", "reference", "index", "decisions"):
         assert not BLOCK.search((ROOT / "docs" / f"{bare}.md").read_text())

@@ -46,6 +46,7 @@ _add(
     fit="Learn policies from a log.",
     act="Apply a policy to each row of a table.",
     serve="Serve a policy over HTTP.",
+    record="Turn what a served policy recorded into a log.",
     export="Write a policy for other programs: ONNX, or plain Python.",
     report="Write a run's report: one page, the answer first.",
 )

@@ -96,8 +96,10 @@ def command(
         _trackers(out, tensorboard, mlflow) as trackers,
         Watch(console, "learning", updates or config.updates, "warm start and compilation …") as watch,
     ):
+        reached = []
 
         def progress(learning: Progress) -> None:
+            reached.append(learning.update)
             watch.show("learning", learning.update, learning.updates, _summary(learning))
             watch.line(f"update {learning.update:>6,} of {learning.updates:,}   {_summary(learning)}")
             for tracker in trackers:
@@ -112,6 +114,9 @@ def command(
             out=out,
             progress=progress,
         )
+        if not reached:  # all was learned before, perhaps without time to track the end
+            for tracker in trackers:
+                tracker(result.config.updates)
     _report(result, dataset, out, time.perf_counter() - started, as_json)
 
 

@@ -8,11 +8,10 @@ import os
 import sys
 import threading
 import traceback
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -21,6 +20,7 @@ from statewise.cli.commands import COMMANDS
 from statewise.cli.flags import with_flags
 from statewise.cli.harmless import harmless, speak_plainly
 from statewise.cli.plugins import PLUGIN, with_plugins
+from statewise.cli.terminal import warnings_as_notes
 
 # What a log, a file, a setting or the machine can cause; anything else is a bug.
 USER_ERRORS = (
@@ -64,8 +64,7 @@ def main() -> None:
     """Runs the command line; what the user can fix ends with a sentence and exit code 2, never a traceback."""
     speak_plainly()
     try:
-        with _interruptible(), warnings.catch_warnings():
-            warnings.showwarning = _note
+        with _interruptible(), warnings_as_notes():
             code = group.main(standalone_mode=False)  # None, or the code a command ended with
         sys.exit(code)
     except click.UsageError as error:
@@ -82,11 +81,6 @@ def main() -> None:
         if isinstance(error, USER_ERRORS) or type(error).__module__.split(".")[0] in LIBRARIES:
             _end(with_flags(_sentence(error)))
         _end(_bug(error), code=1)
-
-
-def _note(message: Warning | str, category: type[Warning], *_: Any) -> None:
-    """Shows what the library warns of as commands show their own notes."""
-    click.echo(f"note  {harmless(with_flags(str(message)))}", err=True)
 
 
 def _end(sentence: str, code: int = 2) -> NoReturn:

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import click
 
+from statewise.base.files import check_writable, make_folder
 from statewise.cli.types import Actions, listed
 from statewise.data.horizon import CutOff
 from statewise.data.rawlog import NAMED, Columns
@@ -70,10 +71,8 @@ def log_arguments(given: dict[str, Any]) -> dict[str, Any]:
 def writable(path: Path) -> None:
     """Fails before the work is done if its result could not be written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.part")
-        part.touch()
-        part.unlink()
+        make_folder(path.parent)
+        check_writable(path)
     except OSError as error:
         raise click.BadParameter(f"{path} cannot be written: {error.strerror}", param_hint="--out") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -9,35 +10,78 @@ import click
 
 from statewise.cli.options import choose_option, needs, policy_at
 
+TOKEN = "STATEWISE_TOKEN"
+SHORTEST = 16  # characters of a token
 
-@click.command(epilog="Example: statewise serve runs/cartpole --port 8000")
+
+@click.command(epilog="Example: statewise serve runs/cartpole --port 8000 --record decisions")
 @click.argument("policy_path", metavar="POLICY", type=click.Path(path_type=Path))
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free port.")
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on; with 0.0.0.0 other machines can ask too; there is no authentication.",
+    help="Address to listen on; with 0.0.0.0 other machines can ask too: use a token then.",
 )
 @choose_option
-def command(policy_path: Path, port: int, host: str, choose) -> None:
+@click.option(
+    "--record",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Keep every decision there, on the disk before it is answered; outcomes are reported with POST /outcome, and "
+    "`statewise record` makes a log of it.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help=f"Answer only those who send the token in this file, as 'Authorization: Bearer TOKEN' [default: the token in "
+    f"the environment variable {TOKEN}, if set].",
+)
+@click.option(
+    "--connections", type=click.IntRange(min=1), default=512, show_default=True, help="The most clients at a time."
+)
+def command(
+    policy_path: Path,
+    port: int,
+    host: str,
+    choose,
+    record: Path | None,
+    token_file: Path | None,
+    connections: int,
+) -> None:
     """Serve POLICY (a file or a run folder): POST /act with observations gives actions and probabilities.
 
     GET /docs is a page to try it on, /card describes the policy, /health says whether it is up.
     """
     needs("serve", "fastapi", "fastapi_offline", "uvicorn")
+    token = _token(token_file)
     policy, which = policy_at(policy_path)
-    import uvicorn
-
+    from statewise.policies.connections import Limits, run
+    from statewise.policies.record import Recorder
     from statewise.policies.serve import application
 
     with _listen(host, port) as listening:
         address, chosen = listening.getsockname()[:2]
+        recorder = None if record is None else Recorder(record, policy)
         click.echo(
             f"Serving {policy_path} ({which}) on http://{address}:{chosen}; try it at http://{address}:{chosen}/docs"
         )
-        config = uvicorn.Config(application(policy, choose), log_level="warning")
-        uvicorn.Server(config).run(sockets=[listening])
+        if record is not None:
+            click.echo(f"Decisions are recorded in {record}")
+        run(application(policy, choose, recorder, token), listening, Limits(connections=connections))
+
+
+def _token(file: Path | None) -> str | None:
+    source = TOKEN if file is None else str(file)
+    token = os.environ.get(TOKEN) if file is None else file.read_text(encoding="utf-8").strip()
+    if token is None:
+        return None
+    if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
+        hint = None if file is None else "--token-file"
+        raise click.BadParameter(
+            f"{source}: expected a token of at least {SHORTEST} letters, digits and signs", param_hint=hint
+        )
+    return token
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -12,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from statewise.base.jsonable import jsonable
+from statewise.cli.flags import with_flags
 from statewise.cli.harmless import Harmless
 
 NARROWEST = 80  # tables need so many columns
@@ -47,6 +50,24 @@ def _console(**options: Any) -> Console:
 def note(console: Console, text: str) -> None:
     """Something to know before believing the answer."""
     console.print(Text.assemble(("note  ", "bold yellow"), text))
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Shows this package's own warnings as notes, without the line of code that Python would add."""
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if category.__module__.startswith("statewise."):
+            note(messages(), with_flags(str(message)))
+        else:
+            usual(message, category, *place, **more)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = usual
 
 
 def table(titles: Sequence[str] = (), left: Sequence[str] = (), **options: Any) -> Table:

@@ -70,6 +70,11 @@ def open_file(path: Path, columns: Columns, findings: Findings) -> Opened | None
         findings.fault(str(path), "there is no such file", hint)
         return None
     if path.is_dir():
+        from statewise.data import recorded  # it builds on what is here
+
+        if recorded.is_record(path):
+            record = recorded.read(path, findings)
+            return None if record is None else record[0]
         findings.fault(str(path), "it is a folder", f"Give a {any_of(FORMATS)} file")
         return None
     ending = path.suffix.lower()

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from statewise.base.files import write_text
+from statewise.base.files import make_folder, write_text
 from statewise.base.jsonfile import read_json
 from statewise.experiments import provenance, records
 from statewise.experiments.study import Cell, Study
@@ -18,7 +18,7 @@ from statewise.learning.runs import RunError
 
 def begin(out: Path, study: Study) -> None:
     """Refuses a folder that cannot be written or holds another study, before anything is computed."""
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     known = read(out)
     for name in ("name", "quick"):
         if known is not None and known["study"].get(name) != getattr(study, name):

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from statewise.base.arrays import read_arrays
-from statewise.base.files import write_text, written_whole
+from statewise.base.files import make_folder, write_text, written_whole
 from statewise.data.dataset import Dataset
 from statewise.domains import DOMAINS
 from statewise.domains.source import Earned
@@ -52,7 +52,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
 
 def write(path: Path, arrays: Mapping[str, Any]) -> None:
     """The same arrays always become the same bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with written_whole(path) as part, part.open("wb") as file:
         np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
 
@@ -99,7 +99,7 @@ def write_job(
             arrays[f"weight_{i}"] = np.stack([policy.weights[i] for policy in networks])
             arrays[f"bias_{i}"] = np.stack([policy.biases[i] for policy in networks])
     file = job_path(out, cell, method, seed)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
     made_with = {"seconds": dict(seconds), "commit": provenance.commit(), **provenance.machine()}
     write_text(file.with_suffix(".json"), json.dumps(made_with))
     # last, since this file marks the job as done

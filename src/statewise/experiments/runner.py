@@ -24,6 +24,8 @@ import jax
 import numpy as np
 
 from statewise.algorithms import Settings, algorithm_of
+from statewise.base.files import make_folder
+from statewise.base.lock import locked
 from statewise.data.dataset import Dataset
 from statewise.domains.source import Earned
 from statewise.experiments import manifest, records
@@ -39,7 +41,12 @@ Notify = Callable[[str], None]
 
 def run(study: Study, out: str | Path, notify: Notify = print) -> None:
     """Runs the jobs of the study that are not done yet."""
-    out = Path(out)
+    make_folder(out)
+    with locked(out):
+        _run(study, Path(out), notify)
+
+
+def _run(study: Study, out: Path, notify: Notify) -> None:
     manifest.begin(out, study)
     for cell in study.cells:
         cell_jobs = [(method, pending(out, study, cell, method)) for method in study.methods]

@@ -90,7 +90,11 @@ def fit(
     if checkpoint_every is not None and checkpoint_every < 1:
         raise ValueError(f"checkpoint_every: expected 1 or more, got {checkpoint_every}")
     every = max(1, config.updates // CHECKPOINTS) if checkpoint_every is None else checkpoint_every
-    return _Run(dataset, config, chosen, None if out is None else RunFolder.create(out)).learn(every, progress)
+    if out is None:
+        return _Run(dataset, config, chosen, None).learn(every, progress)
+    folder = RunFolder.create(out)
+    with folder.locked():
+        return _Run(dataset, config, chosen, folder).learn(every, progress)
 
 
 def settled(config: Settings | str | None, dataset: Dataset, updates: int | None = None) -> Settings:
@@ -155,6 +159,7 @@ class _Run:
                     stacklevel=2,
                 )
             if saved is not None:
+                self.folder.forget_states(saved.update)
                 return saved.update, self._resumed(saved.update, saved.leaves)
         self.folder.write_manifest({**identity, **provenance()})
         return 0, self.program.begin()

@@ -5,7 +5,8 @@ run/
   metrics.npz             one array [seeds, updates] per metric
   policy.safetensors      the policy that may be deployed, if one was certified
   goal.safetensors        the policy that was learned, where the run was judged
-  checkpoints/            state-<update>.npz to resume from, seed-<s>-update-<u>.safetensors to act with
+  checkpoints/            state-<update>.npz to resume from (the last two), seed-<s>-update-<u>.safetensors to act with
+  .lock                   held while a process writes here
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import json
 import os
 import platform
 import re
+import warnings
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -24,8 +27,10 @@ import jax
 import numpy as np
 
 from statewise.base.arrays import ArrayFileError, read_arrays
-from statewise.base.files import write_text, written_whole
+from statewise.base.files import make_folder, remove, write_text, written_whole
 from statewise.base.jsonfile import read_json
+from statewise.base.lock import NAME as LOCK
+from statewise.base.lock import locked
 from statewise.policies.files import load_policy
 
 STATE = re.compile(r"state-(\d{1,15})\.npz")
@@ -41,6 +46,10 @@ LIBRARIES = ("statewise", "jax", "equinox", "optax", "numpy")
 
 class RunError(ValueError):
     """The folder is not a run folder, or its run cannot be resumed."""
+
+
+class RunWarning(UserWarning):
+    """Something in a run folder is damaged, and the run goes on without it."""
 
 
 class SavedState(NamedTuple):
@@ -66,7 +75,7 @@ class RunFolder:
             raise RunError(f"{path}: there is a file of that name")
         if folder.path.is_dir() and not folder.exists() and not all(map(_begun, folder.path.iterdir())):
             raise RunError(f"{path}: it holds other files; choose an empty folder")
-        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.checkpoints)
         return folder
 
     @classmethod
@@ -75,6 +84,10 @@ class RunFolder:
         if not folder.exists():
             raise RunError(f"{path}: it is not a run folder (it has no manifest.json)")
         return folder
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keeps other processes from writing here; they get a sentence that says who does."""
+        return locked(self.path)
 
     def exists(self) -> bool:
         return (self.path / "manifest.json").is_file()
@@ -107,22 +120,35 @@ class RunFolder:
         return metrics
 
     def write_state(self, update: int, state: Any) -> None:
-        """The whole learner's state, to resume from; only the newest is kept."""
+        """The whole learner's state, to resume from; it and the one before are kept."""
         leaves = jax.tree.leaves(state)
         arrays = {f"leaf_{i:04d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-        name = f"checkpoints/state-{update}.npz"
-        self._write_arrays(name, arrays)
-        for other in self.checkpoints.glob("state-*.npz"):
-            if other.name != Path(name).name:
-                other.unlink()
+        self._write_arrays(f"checkpoints/state-{update}.npz", arrays)
+        self.forget_states(update)
+
+    def forget_states(self, update: int) -> None:
+        """Removes the states of all updates but this one and the one before; later ones could not be read."""
+        paths = self._state_paths()
+        kept = sorted(number for number in paths if number <= update)[-2:]
+        remove(*(path for number, path in paths.items() if number not in kept))
 
     def read_state(self) -> SavedState | None:
-        """The newest state; None where there is none."""
-        saved = {int(match[1]): path for path, match in _named(self.checkpoints, STATE)}
-        if not saved:
-            return None
-        arrays = _arrays(saved[max(saved)])
-        return SavedState(max(saved), [arrays[name] for name in sorted(arrays)])
+        """The newest state that is not damaged; None where there is none."""
+        paths = self._state_paths()
+        for update in sorted(paths, reverse=True):
+            try:
+                arrays = read_arrays(paths[update])
+                return SavedState(update, [arrays[name] for name in sorted(arrays)])
+            except ArrayFileError as error:
+                earlier = max((number for number in paths if number < update), default=None)
+                instead = "from the start" if earlier is None else f"after update {earlier:,}, from the one before"
+                warnings.warn(
+                    f"{error}: this checkpoint is damaged; learning resumes {instead}", RunWarning, stacklevel=2
+                )
+        return None
+
+    def _state_paths(self) -> dict[int, Path]:
+        return {int(match[1]): path for path, match in _named(self.checkpoints, STATE)}
 
     def write_policy(self, seed: int, update: int, policy: Any) -> None:
         policy.save(self.checkpoints / f"seed-{seed}-update-{update}.safetensors")
@@ -191,7 +217,7 @@ def _check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
 
 def _begun(path: Path) -> bool:
     """Whether this is left over from a run that stopped before it wrote its manifest."""
-    return path.name.endswith(".part") or (path.name == "checkpoints" and not any(path.iterdir()))
+    return path.name == LOCK or path.name.endswith(".part") or (path.name == "checkpoints" and not any(path.iterdir()))
 
 
 def provenance() -> dict[str, Any]:

@@ -85,21 +85,19 @@ KINDS: Registry[type[StoredPolicy]] = Registry(
 
 def save_policy(policy: StoredPolicy, path: str | Path) -> None:
     """Writes a policy file, whole or not at all; equal policies give equal bytes."""
-    tensors = {name: np.ascontiguousarray(array) for name, array in policy.tensors().items()}
-    shapes = {name: (array.dtype, array.shape) for name, array in tensors.items()}
-    header = {
-        "observations": list(policy.observation_names),
-        "actions": list(policy.action_names),
-        "card": dict(policy.card),
-        **policy.header(),
-    }
+    tensors, header = _parts(policy)
     metadata = {
         "format": policy.format,
         "policy": json.dumps(header, sort_keys=True),
-        "sha256": _digest(shapes, lambda name: [tensors[name].tobytes()], header),
+        "sha256": _digest_of(tensors, header),
     }
     with written_whole(path) as part:
         part.write_bytes(write_tensors(tensors, metadata))
+
+
+def fingerprint(policy: StoredPolicy) -> str:
+    """The hash of everything in the policy's file, which its record and its file have in common."""
+    return _digest_of(*_parts(policy))
 
 
 def load_policy(path: str | Path) -> StoredPolicy:
@@ -137,6 +135,16 @@ def full_card(policy: StoredPolicy, observations: list[dict[str, Any]], **descri
     return {**names, **described, **dict.fromkeys(KNOWN), **policy.card}
 
 
+def _parts(policy: StoredPolicy) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    header = {
+        "observations": list(policy.observation_names),
+        "actions": list(policy.action_names),
+        "card": dict(policy.card),
+        **policy.header(),
+    }
+    return {name: np.ascontiguousarray(array) for name, array in policy.tensors().items()}, header
+
+
 def _kind(path: Path, metadata: Mapping[str, str]) -> Any:
     if not {"format", "policy", "sha256"} <= set(metadata):
         raise PolicyFileError(f"{path}: it is a safetensors file, but not a statewise policy")
@@ -170,6 +178,11 @@ def _check_size(path: Path) -> None:
     blocks = getattr(held, "st_blocks", None)  # of 512 bytes each; not known on every system
     if blocks is not None and held.st_size > SMALL and 512 * blocks < held.st_size // 8:
         raise PolicyFileError(f"{path}: it was never written completely; most of it is empty")
+
+
+def _digest_of(tensors: Mapping[str, np.ndarray], header: Any) -> str:
+    shapes = {name: (array.dtype, array.shape) for name, array in tensors.items()}
+    return _digest(shapes, lambda name: [tensors[name].tobytes()], header)
 
 
 def _digest(
