@@ -15,6 +15,7 @@ import numpy as np
 from statewise.algorithms import ALGORITHMS, Settings, algorithm_of
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
+from statewise.data.schema import SCHEMA
 from statewise.learning.program import Stretch, program, stretches
 from statewise.learning.runs import RunError, RunFolder, provenance, versions
 from statewise.ops.keys import key_for
@@ -142,7 +143,7 @@ class _Run:
             saved = self.folder.read_state()
             if saved is not None:
                 return saved.update, self._resumed(saved.update, saved.leaves)
-        self.folder.write_manifest({**identity, **provenance()})
+        self.folder.write_manifest({**identity, **provenance(), **self._schema()})
         return 0, self.program.begin()
 
     def _resumed(self, done: int, leaves: list[np.ndarray]) -> Any:
@@ -193,7 +194,13 @@ class _Run:
             "discount": self.config.discount,
             "data": self.dataset.fingerprint,
             "versions": versions(),
+            **self._schema(),
         }
+
+    def _schema(self) -> dict[str, Any]:
+        """How the log was read, so that the next one and the rows to act on are read alike."""
+        schema = self.dataset.schema
+        return {} if schema is None else {SCHEMA: schema.as_json()}
 
 
 def _progress(stretch: Stretch, updates: int) -> Progress:

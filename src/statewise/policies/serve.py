@@ -11,7 +11,8 @@ from fastapi_offline import FastAPIOffline
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.exceptions import HTTPException
 
-from statewise.policies.act import Choose, ObservationError, arrange, arrange_legal, decide
+from statewise.data.encoding import Code
+from statewise.policies.act import Choose, ObservationError, arrange, arrange_legal, codes_of, decide
 from statewise.policies.files import StoredPolicy
 
 MOST = 100_000  # observations in one request
@@ -92,31 +93,31 @@ def application(policy: StoredPolicy, choose: Choose = "draw") -> FastAPI:
     @app.get("/health")
     async def health() -> Health:
         """Whether the policy can be asked."""
-        return Health(status="ok", observations=list(policy.observation_names), actions=list(policy.action_names))
+        columns = [code.name for code in codes_of(policy)]
+        return Health(status="ok", observations=columns, actions=list(policy.action_names))
 
     return app
 
 
 def _question(policy: StoredPolicy) -> type[BaseModel]:
     """The body of a request. Rows are checked by `arrange`, whose sentences are clearer; the schema says the same."""
-    numbers = {"type": "number"}
-    by_name = {
-        "type": "object",
-        "properties": dict.fromkeys(policy.observation_names, numbers),
-        "required": list(policy.observation_names),
-        "additionalProperties": False,
-    }
-    count = len(policy.observation_names)
-    in_order = {"type": "array", "items": numbers, "minItems": count, "maxItems": count}
+    codes = codes_of(policy)
+    kinds = {code.name: _kind(code) for code in codes}
+    by_name = {"type": "object", "properties": kinds, "required": list(kinds), "additionalProperties": False}
+    # one schema where all are alike, and one for each place where they are not
+    plain = all(code.plain for code in codes)
+    items = {"items": {"type": "number"}} if plain else {"prefixItems": list(kinds.values())}
+    in_order = {"type": "array", **items, "minItems": len(codes), "maxItems": len(codes)}
     rows = {"type": "array", "items": {"anyOf": [by_name, in_order]}, "minItems": 1, "maxItems": MOST}
     # trees know no mean
-    example = {each["name"]: each.get("mean", 0.0) for each in policy.full_card()["observations"]}
+    means = {each["name"]: each.get("mean", 0.0) for each in policy.full_card()["observations"]}
+    example = {code.name: code.example(means.get(code.name, 0.0)) for code in codes}
 
     class Question(BaseModel):
         model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"observations": [example]}]})
 
         observations: Annotated[list[Any], WithJsonSchema(rows)] = Field(
-            description="One per decision: names and numbers, or numbers in the policy's order."
+            description="One per decision: names and values, or values in the policy's order; null is a gap."
         )
         legal: list[list[bool]] | None = Field(None, description="Which actions are allowed, one list per observation.")
         choose: Choose | None = Field(
@@ -125,6 +126,15 @@ def _question(policy: StoredPolicy) -> type[BaseModel]:
         seed: int | None = Field(None, ge=0, description="The same seed and observations give the same decisions.")
 
     return Question
+
+
+def _kind(code: Code) -> dict[str, Any]:
+    """A column in the schema; a value of a wrong kind is refused by `arrange`."""
+    if code.plain:
+        return {"type": "number"}
+    name = {"number": "number", "flag": "boolean"}.get(code.kind, "string")
+    gaps = code.gaps or code.kind == "words"
+    return {"type": [name, "null"] if gaps else name, "description": code.sentence}
 
 
 def _sentence(error: RequestValidationError) -> str:
