@@ -118,8 +118,7 @@ def changed(**columns) -> pl.DataFrame:
             changed(obs_x=None, age=[1] * 60, name=["x"] * 60, Ward=[1.5] * 60),
             None,
             "obs_*",
-            "there are no observation columns. "
-            "Start their names with obs_, or list them: `Columns(observations=('age', 'Ward'))`",
+            "there are no observation columns. Start their names with obs_, or list them: `Columns(observations=...)`",
         ),
         (
             changed(step=["01.02.2024"] * 60),

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from statewise.algorithms import ALGORITHMS
 from statewise.base.decode import changed, decode
+from statewise.cli.config import config_option
 from statewise.cli.decision import checks_table, decision_as_json, hidden_reason
 from statewise.cli.options import json_option, log_options, propensity_model_option
 from statewise.cli.progress import Watch
@@ -23,7 +24,6 @@ from statewise.cli.terminal import answers, coloured, echo_json, messages
 from statewise.cli.types import Duration, RegisteredName
 from statewise.improvement import Improvement, Plan, Stage, improve
 from statewise.learning.presets import OWN, preset
-from statewise.learning.settings import read_settings
 from statewise.ope.estimate import Estimate
 from statewise.ope.gate import Decision
 
@@ -53,11 +53,11 @@ LINES = 10  # at most, of each stage of learning
 @click.option(
     "--time-budget", type=Duration(), help="Time limit, such as 5m; learning stops when its share is used up."
 )
-@click.option("--config", type=click.Path(path_type=Path), help="TOML file with these options and a table [settings].")
 @log_options
+@config_option(also=("settings", "beside", "level", "seed", "propensities"))
 @propensity_model_option
 @json_option
-def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **options) -> None:
+def command(log: Path, out: Path | None, config: dict[str, Any], as_json: bool, **options) -> None:
     """Learn a better policy from LOG, say what it is worth, and whether to use it.
 
     One part of the log is for training, one for selection among what was learned, and one that neither has seen for
@@ -66,7 +66,7 @@ def command(log: Path, out: Path | None, config: Path | None, as_json: bool, **o
     """
     console = messages(quiet=as_json)
     dataset, _ = read_log(log, options, console)
-    settings, plan = _asked(read_settings(config) if config else {}, options)
+    settings, plan = _asked(config, options)
     out = Path("runs") / log.stem if out is None else out
     started = time.perf_counter()
     with Watch(console, "preparing") as watch:

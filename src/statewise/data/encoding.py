@@ -93,7 +93,7 @@ class Code:
         features = np.array(rows, dtype=np.float64).reshape(len(rows), len(self.features))
         worded = self.kind in ("words", "order")
         unknown = [worded and not is_gap(value) and self._place(value) is None for value in values]
-        return Encoded(features, np.isnan(features).any(axis=1), np.array(unknown, bool))
+        return Encoded(features, np.asarray(np.isnan(features).any(axis=1)), np.array(unknown, bool))
 
     def _row(self, value: Any) -> tuple[float, ...]:
         if self.kind == "words":

@@ -45,7 +45,7 @@ def raw_from_frame(
     columns = columns.as_spelt_in(frame.columns)
     guess = guess_roles(frame, columns, ends, propensity == "estimate", schema)
     columns, ends = guess.columns, guess.ends
-    logged = guess.has_propensities(frame)
+    logged = guess.has_propensities(frame.columns)
     if schema is not None and (schema.propensity == "ignored" or (schema.propensity == "estimate" and not logged)):
         propensity = "estimate"
     families = find_columns(frame, columns, propensity, ends, findings)
@@ -83,7 +83,7 @@ def raw_from_frame(
         unit=converter.units(),
         all_terminated=ends == "terminated",
         horizon=opened.horizon,
-        schema=guess.schema(observed.codes, propensity, logged, action_names),
+        schema=guess.schema(frame.columns, observed.codes, propensity, action_names),
         action_count=len(action_names) if action_names else actions if isinstance(actions, int) else None,
         action_names=action_names,
         columns=columns if columns.step in frame.columns else replace(columns, step=converter.ordered_by),

@@ -54,9 +54,9 @@ def encode(code: Code, series: pl.Series) -> Encoded:
     numbers = _numbers(code, series)
     if numbers is not None:
         gaps = series.is_null().to_numpy()
-        columns = [numbers] if not code.gaps else [np.where(gaps, code.fill, numbers), gaps.astype(np.float64)]
-        features = np.column_stack(columns)
-        return Encoded(features, np.isnan(features).any(axis=1), np.zeros(len(series), bool))
+        filled = numbers if code.fill is None else np.where(gaps, code.fill, numbers)
+        features = np.column_stack([filled, gaps.astype(np.float64)] if code.gaps else [filled])
+        return Encoded(features, np.asarray(np.isnan(filled)), np.zeros(len(series), bool))
     different = series.unique(maintain_order=True)
     place = series.replace_strict(different, pl.int_range(len(different), eager=True), return_dtype=pl.Int64).to_numpy()
     return Encoded(*(part[place] for part in code.encode(different.to_list())))

@@ -17,6 +17,8 @@ FOLLOWS = 0.999  # a correlation that leaves no doubt
 def why_left_out(frame: pl.DataFrame, name: str, columns: Columns) -> str | None:
     """The reason in a few words; None where the column may describe the state."""
     series, parts = frame[name], normal(name).split("_")
+    if series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Object):
+        return f"it holds {series.dtype}"
     if series.n_unique() == 1:
         return "every row is the same"
     if set(parts) & set(AFTER):
@@ -28,7 +30,7 @@ def why_left_out(frame: pl.DataFrame, name: str, columns: Columns) -> str | None
         return "its name is that of an identifier"
     if series.n_unique() == len(series) and not series.dtype.is_float() and not series.dtype.is_temporal():
         return "every row has another value, as identifiers do"
-    if _follows(series, frame[columns.reward]):
+    if columns.reward in frame.columns and _follows(series, frame[columns.reward]):
         return "it follows the reward"
     try:
         learn_code(series, name, dict(columns.orders).get(name, ()), name in columns.words)

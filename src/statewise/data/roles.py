@@ -34,9 +34,16 @@ class Guess:
     left_out: tuple[tuple[str, str], ...] = ()
     codes: Mapping[str, Code] | None = field(default=None)  # by column, where a policy settles them
 
-    def has_propensities(self, frame: pl.DataFrame) -> bool:
+    def has_propensities(self, names: Sequence[str]) -> bool:
         whole = self.columns.distribution_prefix
-        return self.columns.propensity in frame.columns or any(name.startswith(whole) for name in frame.columns)
+        return self.columns.propensity in names or any(_numbered(name, whole) for name in names)
+
+    def _unused(self, names: Sequence[str]) -> list[str]:
+        columns = self.columns
+        used = {getattr(columns, role) for role in NAMED} | set(columns.observations or ())
+        if columns.observations is None:
+            used |= {name for name in names if name.startswith(columns.observation_prefix)}
+        return [name for name in names if name not in used and not _in_family(name, columns)]
 
     def warnings(self, observations: Sequence[str]) -> Iterator[Finding]:
         """What was guessed, in one sentence; nothing where nothing was."""
@@ -48,23 +55,34 @@ class Guess:
             said.append("every episode is one decision, and ends by itself (`ends=...`)")
         if said:
             out = f". Left out: {', '.join(name for name, _ in self.left_out)}" if self.left_out else ""
-            advice = "Change what is wrong by the parameters in brackets"
-            yield Finding("warning", "columns", f"they were guessed: {'; '.join(said)}{out}", advice)
+            advice = "Check them; what stands in brackets changes one"
+            yield Finding("warning", "columns", f"guessed from names and contents: {'; '.join(said)}{out}", advice)
 
     def schema(
-        self, codes: tuple[Code, ...], propensity: Propensity, logged: bool, actions: tuple[str, ...] | None
+        self, names: Sequence[str], codes: tuple[Code, ...], propensity: Propensity, actions: tuple[str, ...] | None
     ) -> Schema:
-        """What the log was read as; `logged` says whether it holds propensities."""
+        """What the log, whose columns have these names, was read as."""
+        logged = self.has_propensities(names)
         return Schema(
             columns=replace(self.columns, target_prefix=None),
             codes=codes,
             ends=self.ends,
             propensity="ignored" if propensity == "estimate" and logged else propensity,
             actions=actions,
+            present=tuple(role for role in NAMED if getattr(self.columns, role) in names),
             guessed=self.roles,
-            left_out=self.left_out,
+            left_out=self.left_out or tuple((name, "not used") for name in self._unused(names)),
             settled=self.codes is not None,
         )
+
+
+def _in_family(name: str, columns: Columns) -> bool:
+    """Whether it is one of `propensity_0`, `legal_0`, `target_0`, …"""
+    return any(_numbered(name, prefix) for prefix in (columns.distribution_prefix, columns.legal_prefix, "target_"))
+
+
+def _numbered(name: str, prefix: str) -> bool:
+    return name.startswith(prefix) and name.removeprefix(prefix).isdecimal()
 
 
 def guess_roles(
@@ -83,11 +101,11 @@ def _with_roles(guess: Guess, frame: pl.DataFrame, estimate: bool) -> Guess:
     prefixed = any(name.startswith(columns.observation_prefix) for name in frame.columns)
     observed = columns.observations is not None or prefixed
     lacking = [role for role in NEEDED if getattr(columns, role) not in frame.columns]
-    lacking += ["propensity"] * (not estimate and not guess.has_propensities(frame))
+    lacking += ["propensity"] * (not estimate and not guess.has_propensities(frame.columns))
     lacking += ["terminated"] * (guess.ends is None and columns.terminated not in frame.columns)
     if frame.height == 0 or (observed and not lacking):
         return guess
-    known = {"propensity": estimate or guess.has_propensities(frame), "terminated": guess.ends is not None}
+    known = {"propensity": estimate or guess.has_propensities(frame.columns), "terminated": guess.ends is not None}
     found: dict[str, str] = {}
     for role in ORDER:
         # what its owner named is not guessed, even if it is not there
@@ -124,8 +142,7 @@ def _with_observations(guess: Guess, frame: pl.DataFrame) -> Guess:
     """All columns that could describe the state before the decision, and why the others do not."""
     columns = guess.columns
     taken = {getattr(columns, role) for role in NAMED}
-    families = (columns.distribution_prefix, columns.legal_prefix, "target_")
-    free = [name for name in frame.columns if name not in taken and not name.startswith(families)]
+    free = [name for name in frame.columns if name not in taken and not _in_family(name, columns)]
     reasons = {name: why_left_out(frame, name, columns) for name in free}
     observations = tuple(name for name, reason in reasons.items() if reason is None)
     if not observations:

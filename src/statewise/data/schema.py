@@ -27,6 +27,7 @@ class Schema:
     actions: tuple[str, ...] | None = None  # their names, if they are words
     cut_off: Literal["limit", "censored", "continuing"] | None = None  # `horizon.CutOff`, which needs more than NumPy
     horizon: int | None = None
+    present: tuple[str, ...] = ()  # the roles that a column of the log plays
     guessed: tuple[str, ...] = ()  # the roles that were found by name and contents, rather than given
     left_out: tuple[tuple[str, str], ...] = ()  # columns that play no part, and why
     settled: bool = False  # whether what fills gaps was learned elsewhere and stays
