@@ -8,6 +8,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from statewise.data.encoding import Code
+from statewise.data.rawlog import Columns
 from statewise.data.schema import Schema
 
 MANY = 40  # columns shown
@@ -22,6 +24,12 @@ class ColumnRow:
     guessed: bool
     becomes: str
     flag: str
+
+    @property
+    def usual(self) -> bool:
+        """Whether its name says what it is, and it stays as it is."""
+        named = self.column in (self.role, f"{Columns().observation_prefix}{self.column.partition('_')[2]}")
+        return named and (self.role != "observation" or self.becomes == Code("").sentence)
 
 
 def column_rows(schema: Schema) -> list[ColumnRow]:
@@ -41,7 +49,7 @@ def column_rows(schema: Schema) -> list[ColumnRow]:
 
 def _becomes(role: str, schema: Schema) -> str:
     if role == "action" and schema.actions:
-        return ", ".join(f"{name} {place}" for place, name in enumerate(schema.actions[:8]))
+        return f"one of {', '.join(schema.actions[:8])}{', …' if len(schema.actions) > 8 else ''}"
     if role == "propensity" and schema.propensity == "ignored":
         return "ignored: propensities are estimated"
     ordered = "not used, since step orders the rows" if "step" in schema.present else "orders the rows of an episode"

@@ -106,7 +106,7 @@ def _show(log: Path, findings: Findings, summary: Summary | None, rows: list[Col
         if console.measure(spreads).maximum > console.width:
             spreads = _spreads(summary, left_out=("25 %", "75 %"))  # a number cut short would be another number
         reading = Padding(Text(with_flags(summary.reading.sentence)), (0, 1))
-        if rows:
+        if not all(row.usual for row in rows):
             console.print()
             console.print(columns_table(rows))
         if guessed:

@@ -66,10 +66,10 @@ class Converter:
         column = self.columns.action
         series = self.frame[column] if column in self.frame.columns else pl.Series(column, [], pl.Int64)
         if series.dtype not in (pl.String, pl.Categorical, pl.Enum):
-            names = known if isinstance(known, tuple) else None
-            doses = _doses(series) if known is None else None
+            doses = _doses(series, known)
             if doses is None:
-                return self.optional_number(column), names
+                return self.optional_number(column), known if isinstance(known, tuple) else None
+            self._check_doses(series, doses)
             codes = series.replace_strict(doses, list(range(len(doses))), default=None, return_dtype=pl.Float64)
             return codes.to_numpy(), tuple(map(str, doses))
         text = series.cast(pl.String).str.strip_chars()
@@ -80,6 +80,12 @@ class Converter:
         self._check_words(words, names, known, family)
         codes = text.replace_strict(list(names), list(range(len(names))), default=None, return_dtype=pl.Float64)
         return codes.to_numpy(), names
+
+    def _check_doses(self, series: pl.Series, doses: list[int]) -> None:
+        unknown = np.flatnonzero((series.is_not_null() & ~series.is_in(doses)).to_numpy())
+        if len(unknown):
+            advice = f"The actions are {', '.join(map(str, doses[:8]))}{', …' if len(doses) > 8 else ''}"
+            self._fault(self.columns.action, f"{series[int(unknown[0])]} is not one of the actions", unknown, advice)
 
     def _check_words(
         self, words: list[str], names: tuple[str, ...], known: int | tuple[str, ...] | None, family: str | None
@@ -199,13 +205,17 @@ class Converter:
         return self.truth(name) if name in self.frame.columns else None
 
 
-def _doses(series: pl.Series) -> list[int] | None:
+def _doses(series: pl.Series, known: int | tuple[str, ...] | None) -> list[int] | None:
     """Whole numbers that name actions rather than number them, in order: 0, 10, 20 are three doses."""
-    if not series.dtype.is_integer():
+    if not series.dtype.is_integer() or isinstance(known, int):
         return None
+    if known is not None:
+        named = all(name.isdecimal() for name in known) and known != tuple(map(str, range(len(known))))
+        return [int(name) for name in known] if named else None
     numbers = sorted(series.drop_nulls().unique())
-    named = numbers and numbers[0] >= 0 and SPARSE * len(numbers) < numbers[-1] + 1 <= MOST_NUMBERED
-    return numbers if named and len(numbers) > 1 else None
+    if len(numbers) < 2 or numbers[0] < 0 or numbers[-1] >= MOST_NUMBERED:
+        return None
+    return numbers if SPARSE * len(numbers) < numbers[-1] + 1 else None
 
 
 def _plain(series: pl.Series) -> bool:

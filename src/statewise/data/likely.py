@@ -23,12 +23,12 @@ SYNONYMS = {
         "seq sequence",
         "time": "timestamp datetime date charttime event_time sent_at sent visit_date date_of_visit hour day week "
         "month visit",
-        "action": "action_taken chosen_action treatment decision arm drug therapy medication intervention offer "
+        "action": "action_taken chosen_action treatment decision arm drug drugs therapy medication intervention offer "
         "variant choice dose order order_quantity order_qty ordered a",
         "reward": "rewards r profit revenue margin payoff utility gain benefit outcome score click clicked conversion "
         "converted purchase purchased response sales",
         "propensity": "propensity_score pscore p_score prob probability action_prob action_probability p_action p "
-        "logging_prob logging_probability behavior_prob behaviour_prob",
+        "chance logging_prob logging_probability behavior_prob behaviour_prob",
         "terminated": "done terminal terminals is_terminal ended end end_of_episode final is_last died dead death "
         "deceased discharged churned unsubscribed",
         "truncated": "timeout timeouts truncation censored cut_off lost_to_follow_up",
