@@ -24,13 +24,14 @@ def inspected(run, *flags):
 
 
 def test_options_in_a_file_are_as_good_as_flags(place, run):
-    (place / "log.toml").write_text('observations = ["obs_x1"]\nactions = 5\ncut_off = "censored"\njson = true\n')
+    (place / "log.toml").write_text('observations = ["obs_x1"]\nhorizon = 2\ncut_off = "limit"\njson = true\n')
     by_file = json.loads(run("inspect", "log.csv", "--config", "log.toml").stdout)
-    by_flags = inspected(run, "--observations", "obs_x1", "--actions", "5", "--cut-off", "censored")
+    by_flags = inspected(run, "--observations", "obs_x1", "--horizon", "2", "--cut-off", "limit")
     assert by_file == by_flags
-    assert len(by_file["summary"]["actions"]) == 5
-    overruled = inspected(run, "--config", "log.toml", "--actions", "4")
-    assert len(overruled["summary"]["actions"]) == 4
+    assert by_file["summary"]["reading"]["horizon"] == 2
+    assert list(by_file["summary"]["observations"]) == ["x1"]
+    overruled = inspected(run, "--config", "log.toml", "--horizon", "1")
+    assert overruled["summary"]["reading"]["horizon"] == 1
 
 
 @pytest.mark.parametrize("name", ["inspect", "fit", "evaluate", "improve"])
@@ -58,12 +59,9 @@ def test_every_option_of_a_command_has_a_name_in_files():
 
 def test_orders_and_names_that_hold_commas_come_back_from_a_written_file(place, run):
     rows = ["stay,step,pain,ward,drug,reward,propensity,done"]
-    rows += [
-        f"{e},{t},{('low', 'high')[(e + t) % 2]},{e % 3},{('a, b', 'c')[e % 2]},{t},0.5,{t}"
-        for e in range(20)
-        for t in range(2)
-    ]
-    rows = [row.replace("a, b", '"a, b"') for row in rows]
+    for e, t in [(e, t) for e in range(20) for t in range(2)]:
+        pain, drug = ("low", "high")[(e + t) % 2], ('"a, b"', "c")[e % 2]
+        rows.append(f"{e},{t},{pain},{e % 3},{drug},{t},0.5,{t}")
     (place / "log.csv").write_text("\n".join(rows))
     first = inspected(run, "--order", "pain=low,high", "--words", "ward", "--write-config", "log.toml")
     assert first["summary"]["observations"].keys() == {"pain", "ward=0", "ward=1", "ward=2"}
