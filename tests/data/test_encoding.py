@@ -198,3 +198,5 @@ def test_an_end_without_observations_is_an_end_and_no_state():
     assert log.terminated.tolist() == [True, False]
     assert not log.has_final_observation.any()
     assert log.observation_names == ("a", "b=x", "b=other")
+    not_numbers = frame.with_columns(pl.col("obs_a").fill_null(float("nan")), pl.col("obs_b").fill_null(" "))
+    assert read(not_numbers)[0].fingerprint == log.fingerprint

@@ -175,3 +175,11 @@ def test_propensities_that_were_set_aside_stay_so_and_new_ones_are_used():
     none = sw.load(sheet(), propensity="estimate").schema
     assert sw.load(sheet(), schema=none).propensities is None
     assert sw.load(logged, schema=none).propensities.tolist() == [0.5] * 60
+
+
+def test_identifiers_that_look_like_numbers_stay_apart(tmp_path):
+    """007 and 7 are two patients, also where nobody said that they are patients."""
+    rows = [f"{patient},{t},{t + 0.5},{t},1,{t}" for patient in ("7", "007", "8") for t in (0, 1)]
+    (tmp_path / "log.csv").write_text("\n".join(["Patient,Visit,Weight,drug,Outcome,done", *rows]))
+    log = sw.load(tmp_path / "log.csv", propensity="estimate")
+    assert log.episode_ids.tolist() == ["7", "007", "8"]

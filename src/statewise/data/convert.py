@@ -10,7 +10,7 @@ import polars as pl
 
 from statewise.data.encoding import FALSE, TRUE, Code
 from statewise.data.findings import Findings
-from statewise.data.learn_codes import Unreadable, encode_frame, learn_code
+from statewise.data.learn_codes import Unreadable, encode_frame, gaps_as_null, learn_code
 from statewise.data.rawlog import Columns
 
 NUMBERS = "Use numbers only"
@@ -137,16 +137,22 @@ class Converter:
 
     def observations(self, sources: Sequence[str], known: Mapping[str, Code] | None) -> Observed:
         """The features of the observed columns, by the codes that are known or by what the columns show."""
-        if known is None:
-            # a row that holds nothing at all, as the last of an episode may, says nothing about gaps
-            some = pl.any_horizontal([pl.col(source).is_not_null() for source in sources] or [pl.lit(True)])
-            frame = self.frame.select(sources).filter(some) if sources else self.frame
-            known = {source: self._learned(source, frame) for source in sources}
+        known = self._codes(sources) if known is None else known
         codes = [known[source] for source in sources]
         if all(code.plain for code in codes):
             return Observed(self.matrix(sources), tuple(codes), tuple(sources))
         matrix, places = encode_frame(self.frame, codes, sources, self.findings)
         return Observed(matrix, tuple(codes), places)
+
+    def _codes(self, sources: Sequence[str]) -> dict[str, Code]:
+        declared = {*self.columns.words, *(name for name, _ in self.columns.orders)}
+        plain = {source for source in sources if source not in declared and _without_gaps(self.frame[source])}
+        if plain == set(sources):  # nothing is copied
+            return {source: Code(source.removeprefix(self.columns.observation_prefix)) for source in sources}
+        # a row that holds nothing at all, as the last of an episode may, says nothing about gaps
+        some = np.any([gaps_as_null(self.frame[source]).is_not_null().to_numpy() for source in sources], axis=0)
+        frame = self.frame.select(sources).filter(pl.Series(some))
+        return {source: self._learned(source, frame) for source in sources}
 
     def _learned(self, source: str, frame: pl.DataFrame) -> Code:
         name = source.removeprefix(self.columns.observation_prefix)
@@ -216,6 +222,11 @@ def _doses(series: pl.Series, known: int | tuple[str, ...] | None) -> list[int] 
     if len(numbers) < 2 or numbers[0] < 0 or numbers[-1] >= MOST_NUMBERED:
         return None
     return numbers if SPARSE * len(numbers) < numbers[-1] + 1 else None
+
+
+def _without_gaps(series: pl.Series) -> bool:
+    """Whether these are numbers, every one of them."""
+    return _plain(series) and not series.null_count() and not (series.dtype.is_float() and series.is_nan().any())
 
 
 def _plain(series: pl.Series) -> bool:

@@ -31,7 +31,7 @@ def learn_code(series: pl.Series, name: str, order: tuple[str, ...] = (), as_wor
     >>> learn_code(pl.Series(["low", "high", None, "low"]), "pain", order=("low", "high"))
     Code(name='pain', kind='order', words=('low', 'high'), other=False, gaps=True, fill=0.0, format=None, origin=None)
     """
-    series = _without_nan(series)
+    series = gaps_as_null(series)
     if len(series) and series.null_count() == len(series):
         raise Unreadable("every row is empty", "Leave it out")
     if order:
@@ -50,7 +50,7 @@ def learn_code(series: pl.Series, name: str, order: tuple[str, ...] = (), as_wor
 
 def encode(code: Code, series: pl.Series) -> Encoded:
     """The features of a whole column."""
-    series = _without_nan(series)
+    series = gaps_as_null(series)
     numbers = _numbers(code, series)
     if numbers is not None:
         gaps = series.is_null().to_numpy()
@@ -70,7 +70,7 @@ def encode_frame(
     out = np.empty((frame.height, len(features)), dtype=np.float64, order="F")
     empty, first, places = np.ones(frame.height, dtype=bool), 0, []
     for code, source in zip(codes, sources, strict=True):
-        series = _without_nan(frame[source])
+        series = gaps_as_null(frame[source])
         encoded, width = encode(code, series), len(code.features)
         out[:, first : first + width] = encoded.features
         empty &= series.is_null().to_numpy()
@@ -100,7 +100,7 @@ def _numbers(code: Code, series: pl.Series) -> np.ndarray | None:
     return None
 
 
-def _without_nan(series: pl.Series) -> pl.Series:
+def gaps_as_null(series: pl.Series) -> pl.Series:
     """The cells with every kind of gap as a gap."""
     if series.dtype.is_float():
         return series.fill_nan(None)
@@ -187,5 +187,5 @@ def _words(series: pl.Series) -> pl.Series:
         whole = series.cast(pl.Int64, strict=False)
         if (whole.cast(pl.Float64) == series).all():
             series = whole
-    text = _without_nan(series.cast(pl.String))
+    text = gaps_as_null(series.cast(pl.String))
     return text.str.strip_chars()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -62,6 +63,11 @@ def fits(role: str, frame: pl.DataFrame, name: str, episode: str) -> bool:
     if role == "propensity":
         return _probabilities(known)
     return episode in frame.columns and _orders(role, frame, name, episode)
+
+
+def identifiers(names: Sequence[str]) -> list[str]:
+    """Columns that may name episodes or units."""
+    return [name for name in names if normal(name) in (*SYNONYMS["episode"], *SYNONYMS["unit"])]
 
 
 def likely_propensities(frame: pl.DataFrame) -> list[str]:
