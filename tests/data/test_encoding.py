@@ -200,3 +200,23 @@ def test_an_end_without_observations_is_an_end_and_no_state():
     assert log.observation_names == ("a", "b=x", "b=other")
     not_numbers = frame.with_columns(pl.col("obs_a").fill_null(float("nan")), pl.col("obs_b").fill_null(" "))
     assert read(not_numbers)[0].fingerprint == log.fingerprint
+
+
+def test_a_wrong_cell_has_one_fault_that_names_its_row():
+    """Also after a row that holds nothing, and beside columns that are words."""
+    cells = ["1.5", None, "2.5", "high", "3.5", "4.5"]
+    frame = pl.DataFrame(
+        {
+            "episode": [1, 1, 2, 2, 3, 3],
+            "step": [0, 1] * 3,
+            "obs_a": cells,
+            "obs_b": ["x", None, "y", "x", "x", "y"],
+            "action": [0, None, 1, 0, 1, 0],
+            "reward": [1.0, None, 0.0, 0.0, 1.0, 1.0],
+            "propensity": [0.5, None, 0.5, 0.5, 0.5, 0.5],
+            "terminated": [True, None, False, True, False, True],
+        }
+    )
+    for log in (frame, frame.drop("obs_b")):
+        _, findings = read(log)
+        assert [(fault.column, fault.rows) for fault in findings.faults] == [("obs_a", (3,))]

@@ -139,9 +139,11 @@ class Converter:
         """The features of the observed columns, by the codes that are known or by what the columns show."""
         known = self._codes(sources) if known is None else known
         codes = [known[source] for source in sources]
-        if all(code.plain for code in codes):
+        wrong = self.unreadable & set(sources)  # each has its fault already
+        if all(code.plain for code in codes) and not wrong:
             return Observed(self.matrix(sources), tuple(codes), tuple(sources))
-        matrix, places = encode_frame(self.frame, codes, sources, self.findings)
+        frame = self.frame.with_columns(pl.lit(None, pl.Float64).alias(source) for source in wrong)
+        matrix, places = encode_frame(frame, codes, sources, self.findings)
         return Observed(matrix, tuple(codes), places)
 
     def _codes(self, sources: Sequence[str]) -> dict[str, Code]:
@@ -151,16 +153,17 @@ class Converter:
             return {source: Code(source.removeprefix(self.columns.observation_prefix)) for source in sources}
         # a row that holds nothing at all, as the last of an episode may, says nothing about gaps
         some = np.any([gaps_as_null(self.frame[source]).is_not_null().to_numpy() for source in sources], axis=0)
-        frame = self.frame.select(sources).filter(pl.Series(some))
-        return {source: self._learned(source, frame) for source in sources}
+        frame, rows = self.frame.select(sources).filter(pl.Series(some)), np.flatnonzero(some)
+        return {source: self._learned(source, frame, rows) for source in sources}
 
-    def _learned(self, source: str, frame: pl.DataFrame) -> Code:
+    def _learned(self, source: str, frame: pl.DataFrame, rows: np.ndarray) -> Code:
+        """What becomes of a column of `frame`, whose rows are these of the log."""
         name = source.removeprefix(self.columns.observation_prefix)
         order = dict(self.columns.orders).get(source, ())
         try:
             return learn_code(frame[source], name, order, source in self.columns.words)
         except Unreadable as error:
-            self._fault(source, error.problem, error.rows, error.advice)
+            self._fault(source, error.problem, None if error.rows is None else rows[error.rows], error.advice)
             return Code(name)
 
     def steps(self, episode: np.ndarray, advice: str) -> np.ndarray | None:
@@ -168,7 +171,7 @@ class Converter:
         if self.columns.step in self.frame.columns or self.columns.time not in self.frame.columns:
             return self.optional_number(self.columns.step, advice=advice)
         name = self.columns.time
-        code = self._learned(name, self.frame)
+        code = self._learned(name, self.frame, np.arange(self.frame.height))
         if name in self.unreadable or code.kind not in ("number", "date"):
             if name not in self.unreadable:
                 self._fault(name, "expected times or numbers", None, "Give a date, a time or a number for each row")
