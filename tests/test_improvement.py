@@ -310,9 +310,10 @@ def run(monkeypatch, capsys):
     ("text", "message"),
     [
         ("seeds = ", "plan.toml: not a TOML file"),
-        ("sedes = 3", "sedes: there is no such setting; did you mean 'seeds'?"),
-        ("seeds = 'three'", "seeds: expected a whole number, got 'three'"),
-        ("discount = 'half'", "discount: expected a number, got 'half'"),
+        ("sedes = 3", "plan.toml: improve has no option 'sedes'; did you mean 'seeds'?"),
+        ("seeds = 'three'", "Invalid value for '--seeds': 'three' is not a valid integer range"),
+        ("discount = 'half'", "Invalid value for '--discount': 'half' is not a valid float range"),
+        ("level = 'high'", "level: expected a number, got 'high'"),
         ("time_budget = '5 minutes'", "expected a time such as 90s, 5m or 1h, got '5 minutes'"),
         ("[settings.critic]\nstep = 3", "settings.critic.step: there is no such setting; did you mean 'steps'?"),
         ("[settings]\ncritic = 3", "settings.critic: expected a table, got 3"),

@@ -11,6 +11,7 @@ from statewise.algorithms.opposd import OPPOSD as OPPOSD
 from statewise.algorithms.sac import SAC as SAC
 from statewise.data.concat import concat as concat
 from statewise.data.dataset import Dataset as Dataset
+from statewise.data.encoding import Code as Code
 from statewise.data.episodes import from_arrays as from_arrays
 from statewise.data.episodes import to_arrays as to_arrays
 from statewise.data.findings import LogError as LogError
@@ -20,6 +21,7 @@ from statewise.data.formats import Format as Format
 from statewise.data.minari import from_minari as from_minari
 from statewise.data.minari import to_minari as to_minari
 from statewise.data.rawlog import Columns as Columns
+from statewise.data.schema import Schema as Schema
 from statewise.data.table import load as load
 from statewise.domains import DOMAINS as DOMAINS
 from statewise.improvement import Improvement as Improvement

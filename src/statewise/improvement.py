@@ -324,6 +324,6 @@ def _write(certificate: Certificate, content: ReportContent, folder: RunFolder, 
     replace(goal, card={**goal.card, "log": log, "certified": False}).save(folder.goal)
     folder.chosen.unlink(missing_ok=True)
     if certificate.policy is not None:
-        card = {"algorithm": certificate.candidate, "log": log, **certificate.as_card()}
+        card = {**certificate.policy.card, "algorithm": certificate.candidate, "log": log, **certificate.as_card()}
         replace(certificate.policy, card=card).save(folder.chosen)
     write_report(folder, content)

@@ -94,10 +94,10 @@ def run(capsys, monkeypatch, *arguments):
 @pytest.mark.parametrize(
     ("text", "given", "advised"),
     [
-        (log(), [], "--observations age,weight"),
-        (log("action,reward,chance,terminated"), STATE, "--propensity estimate"),
+        (log("action,reward,odds,terminated"), STATE, "--propensity estimate"),
+        (log("action,reward,p_given,terminated"), STATE, "--propensity-column p_given"),
         (log("action,reward,propensity,over"), STATE, "--ends terminated"),
-        (log("drug,reward,propensity,terminated"), STATE, "--action-column drug"),
+        (log("remedy,reward,propensity,terminated"), STATE, "--action-column remedy"),
         (log(LEGAL, ("no", "yes"), ",1,1"), STATE, "--actions no,yes"),
     ],
 )

@@ -93,9 +93,9 @@ FAULTS = {
         "Fill in or drop missing values; a policy cannot act on them",
     ),
     "empty observation": (
-        put("obs_x", 3, None),
-        (3,),
-        "obs_x: 1 row is not a finite number (row 3)",
+        put("obs_x", 2, None),
+        (2,),
+        "obs_x: 1 row is not a finite number (row 2)",
         "Fill in or drop missing values; a policy cannot act on them",
     ),
     "infinite observation": (
@@ -272,11 +272,29 @@ FAULTS = {
         "action: 1 row has no action (row 3)",
         "Only an episode's last row may leave action and reward empty; it then holds the final state",
     ),
-    "dates as numbers": (
-        good().with_columns(obs_x=pl.lit("2020-01-01").str.to_date()),
+    "times of day": (
+        good().with_columns(obs_x=pl.lit("12:30:00").str.to_time()),
         (0, 1, 2, 3, 4),
-        "obs_x: expected numbers, got Date (rows 0, 1, 2, 3, 4 and 2 more)",
-        "Use numbers only; replace words by one column of 0 and 1 for each word",
+        "obs_x: expected numbers, got Time (rows 0, 1, 2, 3, 4 and 2 more)",
+        "Give numbers, true and false, words, or dates",
+    ),
+    "a word among numbers": (
+        put("obs_x", 1, "high"),
+        (1,),
+        "obs_x: expected numbers, got text such as 'high' (row 1)",
+        "Write a number or leave the cell empty; if its numbers are names, use `Columns(words=...)`",
+    ),
+    "free text": (
+        good().with_columns(obs_x=pl.Series([f"note {row}" for row in range(7)])),
+        (),
+        "obs_x: there are 7 different words, and none of them is frequent",
+        "Leave it out: names and free text describe no state",
+    ),
+    "nothing observed": (
+        good().with_columns(obs_y=pl.lit(None, dtype=pl.Float64)),
+        (),
+        "obs_y: every row is empty",
+        "Leave it out",
     ),
     "no unit": (
         good().with_columns(unit=pl.Series(["p"] * 6 + [None])),

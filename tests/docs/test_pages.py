@@ -25,7 +25,8 @@ from serving import served
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 # in the order of the navigation: later pages use what earlier ones wrote
-PAGES = ("start", "hiv", "bandit", "icu-sepsis", "choosing", "trust", "paper", "interoperability", "extending")
+PAGES = ("start", "columns", "hiv", "bandit", "icu-sepsis", "choosing", "trust", "paper")
+PAGES += ("interoperability", "extending")
 BLOCK = re.compile(
     r"(?:<!-- needs (?P<needs>\w+) -->\n)?"
     r"```(?P<language>\w+)(?: title=\"(?P<file>[\w.]+)\")?\n(?P<text>.*?)```",

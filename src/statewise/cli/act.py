@@ -15,7 +15,7 @@ from statewise.cli.types import listed
 from statewise.data.formats import any_of
 from statewise.data.observations import read_observations, table_endings, table_text, write_table
 from statewise.data.rawlog import Columns
-from statewise.policies.act import decide, matched
+from statewise.policies.act import codes_of, decide, matched
 
 
 @click.command(epilog="Example: statewise act runs/cartpole patients.csv --keep patient --out decisions.csv")
@@ -41,12 +41,13 @@ def command(
         writable(out)
     policy, which = policy_at(policy_path)
     table = read_observations(observations)
-    columns = matched(policy.observation_names, table.names)
+    codes = codes_of(policy)
+    columns = matched([code.name for code in codes], table.names)
     kept = [] if keep is None else listed(keep)
     unknown = [name for name in kept if name not in table.names]
     if unknown:
         raise click.BadParameter(f"{observations} has no column '{unknown[0]}'", param_hint="--keep")
-    numbers = table.numbers(list(columns.values()))
+    numbers, notes = table.encoded(codes, list(columns.values()))
     masks = [f"{Columns().legal_prefix}{a}" for a in range(len(policy.action_names))]
     masked = all(name in table.names for name in masks)
     decisions = decide(policy, numbers, np.random.default_rng(seed), choose, table.flags(masks) if masked else None)
@@ -63,6 +64,8 @@ def command(
     used = {*columns.values(), *kept, *(masks if masked else [])}
     if policy_path.is_dir():
         note(console, f"This is {which}.")
+    for each in notes:
+        note(console, f"{each}.")
     unused = [name for name in table.names if name not in used]
     if unused:
         note(console, f"Not used: {', '.join(unused)}.")

@@ -76,7 +76,7 @@ def command(
             progress=lambda done, total: watch.show("certifying", done, total),
         )
     if out is not None and certificate.policy is not None:
-        card = {"log": held_out.fingerprint, **certificate.as_card()}
+        card = {**certificate.policy.card, "log": held_out.fingerprint, **certificate.as_card()}
         replace(certificate.policy, card=card).save(out)
     if as_json:
         written = str(out) if out is not None and certificate.policy is not None else None

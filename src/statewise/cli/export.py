@@ -10,6 +10,7 @@ from statewise.base.files import written_whole
 from statewise.cli.options import json_option, policy_at, writable
 from statewise.cli.terminal import echo_json
 from statewise.cli.types import RegisteredName
+from statewise.policies.act import codes_of
 from statewise.policies.exports import EXPORTS, export_policy
 
 
@@ -46,4 +47,4 @@ def command(source: Path, kind: str, out: Path, as_json: bool) -> None:
     if as_json:
         echo_json({"out": str(out), "format": kind, "policy": which, "card": policy.full_card()})
     else:
-        click.echo(f"Wrote {out}: {which}, for {', '.join(policy.observation_names)}")
+        click.echo(f"Wrote {out}: {which}, for {', '.join(code.name for code in codes_of(policy))}")

@@ -15,6 +15,7 @@ FLAGS = {
     "horizon": "--horizon",
     "propensity": "--propensity",
     "Columns(observations": "--observations",
+    "Columns(words": "--words",
     "Columns(target_prefix": "--target-columns",
     **{f"Columns({name}": f"--{name}-column" for name in NAMED},
 }

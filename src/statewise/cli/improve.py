@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 from rich.text import Text
 
 from statewise.algorithms import ALGORITHMS
 from statewise.base.decode import changed, decode
 from statewise.cli.certificate import certificate_as_json, show_certificate
+from statewise.cli.config import config_option
 from statewise.cli.decision import checks_table
 from statewise.cli.options import json_option, log_options, propensity_model_option
 from statewise.cli.progress import Watch
-from statewise.cli.propensities import read_log
+from statewise.cli.propensities import ReadLike, read_log
 from statewise.cli.terminal import answers, echo_json, messages
 from statewise.cli.types import Duration, RegisteredName
+from statewise.data.dataset import Dataset
 from statewise.improvement import Improvement, Plan, Stage, improve
 from statewise.learning.presets import OWN, preset
-from statewise.learning.settings import read_settings
 from statewise.policies.external import as_target
 
 LINES = 10  # at most, of each stage of learning
@@ -56,12 +58,12 @@ LINES = 10  # at most, of each stage of learning
 @click.option(
     "--time-budget", type=Duration(), help="Time limit, such as 5m; learning stops when its share is used up."
 )
-@click.option("--config", type=click.Path(path_type=Path), help="TOML file with these options and a table [settings].")
 @log_options
+@config_option(also=("settings", "beside", "level", "seed", "propensities"))
 @propensity_model_option
 @json_option
 def command(
-    logs: tuple[Path, ...], out: Path | None, today: Path | None, config: Path | None, as_json: bool, **options
+    logs: tuple[Path, ...], out: Path | None, today: Path | None, config: dict[str, Any], as_json: bool, **options
 ) -> None:
     """Learn from LOGS, and say what may be deployed, what the goal is, and what to log next.
 
@@ -73,14 +75,23 @@ def command(
     deployed, and goal.safetensors, what was learned. If interrupted, run the same command again to resume.
     """
     console = messages(quiet=as_json)
-    datasets = [read_log(log, options, console)[0] for log in logs]
-    settings, plan = _asked(read_settings(config) if config else {}, options)
+    datasets = _read(logs, options, console)
+    settings, plan = _asked(config, options)
     out = Path("runs") / logs[-1].stem if out is None else out
     known = None if today is None else as_target(today)
     started = time.perf_counter()
     with Watch(console, "preparing") as watch:
         improvement = improve(datasets, settings, out=out, today=known, plan=plan, progress=_watched(watch))
     _show(improvement, time.perf_counter() - started, as_json)
+
+
+def _read(logs: Sequence[Path], options: dict[str, Any], console: Console) -> list[Dataset]:
+    """All logs, the later ones read as the first was."""
+    datasets: list[Dataset] = []
+    for log in logs:
+        like = ReadLike(datasets[0]) if datasets else None
+        datasets.append(read_log(log, options, console, policy=like)[0])
+    return datasets
 
 
 def _asked(given: dict[str, Any], options: dict[str, Any]) -> tuple[Any, Plan]:

@@ -9,9 +9,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from statewise.base.files import write_text
+from statewise.cli.columns import ColumnRow, column_rows, columns_as_json, columns_table
+from statewise.cli.config import write_config
 from statewise.cli.flags import with_flags
 from statewise.cli.options import json_option, log_arguments, log_options
-from statewise.cli.terminal import answers, echo_json, table
+from statewise.cli.terminal import answers, echo_json, messages, note, table
 from statewise.data.findings import Finding, Findings
 from statewise.data.summary import Spread, Summary, summarise
 from statewise.data.table import read
@@ -22,13 +25,25 @@ WRONG = (
     "`propensity='estimate'`"
 )
 
+GUESSED = (
+    "Roles with a question mark were guessed; the flag beside each changes it. Numbers that are names: --words; words "
+    "from least to most: --order."
+)
+
 
 @click.command(epilog="Example: statewise inspect visits.csv --unit-column patient")
 @click.argument("log", type=click.Path(path_type=Path))
+@click.option(
+    "--write-config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what was made of the columns to a TOML file, for --config.",
+)
 @log_options
 @json_option
-def command(log: Path, as_json: bool, **options) -> None:
-    """Check LOG (Parquet, CSV, or a format of your own) and say what it holds.
+def command(log: Path, config_file: Path | None, as_json: bool, **options) -> None:
+    """Check LOG (Parquet, CSV, or a format of your own), and say what it holds and what becomes of every column.
 
     Exit code 2 when the log has faults.
     """
@@ -38,12 +53,17 @@ def command(log: Path, as_json: bool, **options) -> None:
     if calibration is not None and not calibration.good:
         findings.warn(arguments["columns"].propensity, calibration.problem, WRONG)
     summary = None if dataset is None else summarise(dataset)
+    schema = None if dataset is None else dataset.schema
+    rows = [] if schema is None else column_rows(schema)
     if as_json:
-        echo_json(_to_dict(log, findings, summary), indent=2)
+        echo_json(_to_dict(log, findings, summary) | {"columns": columns_as_json(rows)}, indent=2)
     else:
-        _show(log, findings, summary)
+        _show(log, findings, summary, rows)
     if summary is None:
         raise click.exceptions.Exit(2)
+    if config_file is not None and schema is not None:
+        write_text(config_file, write_config(schema))
+        note(messages(quiet=as_json), f"Wrote {config_file}: use it as --config {config_file}")
 
 
 def _to_dict(log: Path, findings: Findings, summary: Summary | None) -> dict:
@@ -66,7 +86,7 @@ def _finding_to_dict(finding: Finding) -> dict:
     return finding.to_dict() | {"advice": with_flags(finding.advice)}
 
 
-def _show(log: Path, findings: Findings, summary: Summary | None) -> None:
+def _show(log: Path, findings: Findings, summary: Summary | None, rows: list[ColumnRow]) -> None:
     console = answers(wide=True)
     if summary is None:
         count = len(findings.faults)
@@ -76,13 +96,22 @@ def _show(log: Path, findings: Findings, summary: Summary | None) -> None:
         console.print(Text(f"✓ {log.name} can be used", "bold green"))
     for fault in findings.faults:
         console.print(_line("fault", "red", fault))
+    guessed = any(row.guessed for row in rows)
     for warning in findings.warnings:
+        if guessed and warning.column == "columns":
+            continue  # the table below says it
         console.print(_line("note", "yellow", warning))
     if summary is not None:
         spreads = _spreads(summary)
         if console.measure(spreads).maximum > console.width:
             spreads = _spreads(summary, left_out=("25 %", "75 %"))  # a number cut short would be another number
         reading = Padding(Text(with_flags(summary.reading.sentence)), (0, 1))
+        if not all(row.usual for row in rows):
+            console.print()
+            console.print(columns_table(rows))
+        if guessed:
+            console.print()
+            console.print(Padding(Text(GUESSED), (0, 1)))
         for each in (_facts(summary), reading, spreads, _observations(summary), _actions(summary)):
             console.print()
             console.print(each)

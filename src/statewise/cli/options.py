@@ -10,7 +10,8 @@ from typing import Any, get_args
 import click
 
 from statewise.base.files import check_writable, make_folder
-from statewise.cli.types import Actions, listed
+from statewise.cli.config import config_option
+from statewise.cli.types import Actions, Order, listed
 from statewise.data.horizon import CutOff
 from statewise.data.rawlog import NAMED, Columns
 from statewise.policies.files import StoredPolicy, load_policy
@@ -24,7 +25,19 @@ def log_options(command: Callable) -> Callable:
     for name in reversed(NAMED):
         command = click.option(f"--{name}-column", metavar="NAME", help=f"Name of the {name} column.")(command)
     command = click.option(
-        "--observations", metavar="A,B,…", help="Columns that describe the state [default: all named obs_…]."
+        "--observations",
+        metavar="A,B,…",
+        help="Columns that describe the state [default: all named obs_…, or else what `inspect` shows].",
+    )(command)
+    command = click.option(
+        "--words", metavar="A,B,…", help="Observations whose numbers are names, such as the number of a ward."
+    )(command)
+    command = click.option(
+        "--order",
+        "orders",
+        type=Order(),
+        multiple=True,
+        help="The words of an observation from least to most, as pain=low,mid,high; may be repeated.",
     )(command)
     command = click.option(
         "--actions",
@@ -49,6 +62,8 @@ def log_options(command: Callable) -> Callable:
         metavar="STEPS",
         help="Up to which step of an episode the value counts [default: as far as the log shows].",
     )(command)
+    if not any(param.name == "config" for param in getattr(command, "__click_params__", ())):
+        command = config_option()(command)
     return click.option(
         "--propensity",
         type=click.Choice(["logged", "estimate"]),
@@ -65,6 +80,10 @@ def log_arguments(given: dict[str, Any]) -> dict[str, Any]:
     observations = given.pop("observations")
     if observations is not None:
         names["observations"] = listed(observations)
+    words = given.pop("words")
+    if words is not None:
+        names["words"] = listed(words)
+    names["orders"] = given.pop("orders")
     return {"columns": Columns(**names)} | {key: given.pop(key) for key in READ}
 
 

@@ -14,10 +14,19 @@ from statewise.cli.options import log_arguments
 from statewise.cli.progress import bar
 from statewise.cli.terminal import note
 from statewise.data.dataset import Dataset
+from statewise.data.schema import Schema
 from statewise.data.table import read
 from statewise.propensities.estimate import Model, estimate_propensities
 
 FOLDS = 5
+
+
+class ReadLike:
+    """Stands for a policy where one log is to be read as another was."""
+
+    def __init__(self, log: Dataset):
+        self.card = Schema.stated(log.schema)
+        self.action_names = log.action_names if log.has_action_words else None
 
 
 def read_log(
@@ -29,11 +38,14 @@ def read_log(
 ) -> tuple[Dataset, bool]:
     """The checked log, and whether its propensities are to be estimated; what is suspicious goes to the console.
 
-    Where the `policy` that is to be evaluated calls its actions by words, the log's are understood as those.
+    The log is read as that of the `policy` was, where its file says how; where it calls its actions by words, the log's
+    are understood as those.
     """
     arguments = log_arguments(options)
-    if options.get("propensity_model") and arguments["propensity"] != "estimate":
+    schema = Schema.of(getattr(policy, "card", {}))
+    if options.get("propensity_model") and arguments["propensity"] != "estimate" and schema is None:
         raise click.UsageError("--propensity-model is for --propensity estimate.")
+    arguments["schema"] = schema
     arguments["columns"] = replace(arguments["columns"], target_prefix=target_prefix)
     dataset, findings = read(log, **arguments)
     words = getattr(policy, "action_names", None)
@@ -43,7 +55,7 @@ def read_log(
     assert dataset is not None
     for warning in findings.warnings:
         note(console, with_flags(str(warning)))
-    return dataset, arguments["propensity"] == "estimate"
+    return dataset, dataset.propensities is None
 
 
 def estimated(dataset: Dataset, console: Console, model: Model | None = None) -> Dataset:

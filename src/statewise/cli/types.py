@@ -53,6 +53,21 @@ class Actions(click.ParamType):
         return int(value)
 
 
+class Order(click.ParamType):
+    """A column, and its words from least to most."""
+
+    name = "name=low,…,high"
+
+    def convert(self, value, param, ctx) -> tuple[str, tuple[str, ...]]:
+        if isinstance(value, tuple):
+            return value
+        column, equals, words = str(value).partition("=")
+        names = listed(words) if words else ()
+        if not (column and equals) or len(names) < 2 or len(set(names)) < len(names) or not all(names):
+            self.fail(f"expected a column and its words in order, as pain=low,mid,high; got '{value}'", param, ctx)
+        return column.strip(), names
+
+
 class Duration(click.ParamType):
     """Seconds, from 90s, 5m or 1h."""
 

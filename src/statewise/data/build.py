@@ -95,6 +95,7 @@ def _dataset(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
         units=units,
         action_names=raw.action_names or (),
         ends=raw.horizon,
+        schema=raw.schema,
     )
 
 

@@ -63,19 +63,22 @@ def _check_widths(raw: RawLog, findings: Findings) -> None:
 
 
 def _check_observations(raw: RawLog, layout: Layout, findings: Findings) -> None:
+    # a last row that holds no observation either says how the episode ended, and nothing else
+    bare = layout.final[np.isnan(raw.observations[layout.final]).all(axis=1)]
     extremes = each(lambda column: (column.min(), column.max()), raw.observations.T)
     for j, name in enumerate(raw.observation_columns or raw.observation_names):
         if name in raw.unreadable:
             continue
         column, (low, high) = raw.observations[:, j], extremes[j]
         if not (np.isfinite(low) and np.isfinite(high)):
-            bad = np.flatnonzero(~np.isfinite(column))
-            findings.fault(
-                name,
-                rows_that(bad, *NOT_FINITE),
-                "Fill in or drop missing values; a policy cannot act on them",
-                layout.source_rows(bad),
-            )
+            bad = np.setdiff1d(np.flatnonzero(~np.isfinite(column)), bare)
+            if len(bad):
+                findings.fault(
+                    name,
+                    rows_that(bad, *NOT_FINITE),
+                    "Fill in or drop missing values; a policy cannot act on them",
+                    layout.source_rows(bad),
+                )
         elif max(-low, high) > LARGEST:
             bad = np.flatnonzero(np.abs(column) > LARGEST)
             advice = "If this is a code for a missing value, fill it in; otherwise use a larger unit"
@@ -105,7 +108,9 @@ def _check_ends(decisions: Decisions) -> None:
     for name, ended in ((raw.columns.terminated, raw.terminated), (raw.columns.truncated, raw.truncated)):
         if ended is None:
             continue
-        middle = np.flatnonzero((ended > 0) & ~may_end)
+        # a column that is true throughout an episode describes the episode, and says that it ended so
+        throughout = np.repeat(np.minimum.reduceat(ended, layout.starts[:-1]) > 0, np.diff(layout.starts))
+        middle = np.flatnonzero((ended > 0) & ~may_end & ~throughout)
         if len(middle):
             findings.fault(
                 name,

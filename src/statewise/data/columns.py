@@ -11,6 +11,8 @@ from typing import Literal
 import polars as pl
 
 from statewise.data.findings import Findings, no_observations
+from statewise.data.left_out import why_left_out
+from statewise.data.likely import likely_propensities
 from statewise.data.rawlog import NAMED, Columns
 
 Propensity = Literal["logged", "estimate"]
@@ -78,6 +80,9 @@ class _Finder:
         near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
         advice = f"Did you mean '{by_lower[near[0]]}'? " if near else self._columns_once()
         if name == self.columns.propensity:
+            likely = likely_propensities(self.frame)
+            if likely:
+                advice = f"Perhaps '{likely[0]}' holds them: `Columns(propensity={likely[0]!r})`. "
             return advice + "If probabilities were not logged, estimate them: `propensity='estimate'`"
         if name == self.columns.terminated:
             return (
@@ -93,7 +98,7 @@ class _Finder:
             prefix = self.columns.observation_prefix
             names = [name for name in self.frame.columns if name.startswith(prefix)]
             if not names and self.frame.columns:
-                self.findings.items.append(no_observations(prefix, self._numeric_columns()))
+                self.findings.items.append(no_observations(prefix, self._candidates()))
             return names
         wanted = [name for name in self.columns.observations if name]
         self.require(wanted)
@@ -105,19 +110,17 @@ class _Finder:
             )
         return [name for name in dict.fromkeys(wanted) if name in self.frame.columns]
 
-    def _numeric_columns(self) -> tuple[str, ...]:
-        """Columns that could describe the state: those of numbers that have no other role."""
+    def _candidates(self) -> tuple[str, ...]:
+        """Columns that could describe the state before the decision; never a reward, an identifier or a probability."""
         other = {getattr(self.columns, name) for name in NAMED}
         families = (
             self.columns.distribution_prefix,
             self.columns.legal_prefix,
             self.columns.target_prefix or "target_",
         )
-        names = [
-            name
-            for name, kind in self.frame.schema.items()
-            if kind.is_numeric() and name not in other and not name.startswith(families)
-        ]
+        free = [name for name in self.frame.columns if name not in other and not name.startswith(families)]
+        likely = set(likely_propensities(self.frame))
+        names = [name for name in free if name not in likely and why_left_out(self.frame, name, self.columns) is None]
         return tuple(names[:12])
 
     def family(self, prefix: str, what: str) -> list[str]:

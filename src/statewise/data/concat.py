@@ -43,6 +43,8 @@ def _check_alike(first: Dataset, other: Dataset, number: int) -> None:
     ):
         if one != two:
             raise ValueError(f"log {number} has the {what} {_some(two)}, and the first {_some(one)}; they must agree")
+    if first.schema is not None and other.schema is not None and first.schema.features != other.schema.features:
+        raise ValueError(f"log {number} was read otherwise than the first; load it with `schema=first.schema`")
     if (first.units is None) != (other.units is None):
         raise ValueError(f"log {number} {'has no' if other.units is None else 'has'} units, unlike the first")
     if first.ends is not None and other.ends is not None and first.ends != other.ends:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from statewise.data.encoding import FALSE, TRUE, Code
 from statewise.data.findings import Findings
+from statewise.data.learn_codes import Unreadable, encode_frame, gaps_as_null, learn_code
 from statewise.data.rawlog import Columns
 
-TRUE, FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
-NUMBERS = "Use numbers only; replace words by one column of 0 and 1 for each word"
+NUMBERS = "Use numbers only"
 FEW_WORDS = 10  # more different words than this are taken for free text if most of them are used once
+MOST_NUMBERED = 10_000  # actions; a larger number is an identifier
+SPARSE = 3  # numbers of actions that leave out more than two of three are names, such as doses
+
+
+class Observed(NamedTuple):
+    """The observations as numbers."""
+
+    features: np.ndarray  # [rows, features]
+    codes: tuple[Code, ...]
+    places: tuple[str, ...]  # where each feature comes from, for messages
 
 
 class Converter:
@@ -22,6 +33,7 @@ class Converter:
     def __init__(self, frame: pl.DataFrame, columns: Columns, findings: Findings, shared: bool):
         self.frame, self.columns, self.findings, self.shared = frame, columns, findings, shared
         self.unreadable: set[str] = set()
+        self.ordered_by = columns.time if columns.time in frame.columns else columns.step  # without a step column
 
     def episodes(self) -> tuple[np.ndarray, np.ndarray]:
         ids = self._named(self.columns.episode, "some rows have no episode", "Give every row an episode")
@@ -54,7 +66,12 @@ class Converter:
         column = self.columns.action
         series = self.frame[column] if column in self.frame.columns else pl.Series(column, [], pl.Int64)
         if series.dtype not in (pl.String, pl.Categorical, pl.Enum):
-            return self.optional_number(column), known if isinstance(known, tuple) else None
+            doses = _doses(series, known)
+            if doses is None:
+                return self.optional_number(column), known if isinstance(known, tuple) else None
+            self._check_doses(series, doses)
+            codes = series.replace_strict(doses, list(range(len(doses))), default=None, return_dtype=pl.Float64)
+            return codes.to_numpy(), tuple(map(str, doses))
         text = series.cast(pl.String).str.strip_chars()
         words = sorted(word for word in text.unique().to_list() if word)
         if not words or any(number is not None for number in pl.Series(words).cast(pl.Float64, strict=False)):
@@ -63,6 +80,12 @@ class Converter:
         self._check_words(words, names, known, family)
         codes = text.replace_strict(list(names), list(range(len(names))), default=None, return_dtype=pl.Float64)
         return codes.to_numpy(), names
+
+    def _check_doses(self, series: pl.Series, doses: list[int]) -> None:
+        unknown = np.flatnonzero((series.is_not_null() & ~series.is_in(doses)).to_numpy())
+        if len(unknown):
+            advice = f"The actions are {', '.join(map(str, doses[:8]))}{', …' if len(doses) > 8 else ''}"
+            self._fault(self.columns.action, f"{series[int(unknown[0])]} is not one of the actions", unknown, advice)
 
     def _check_words(
         self, words: list[str], names: tuple[str, ...], known: int | tuple[str, ...] | None, family: str | None
@@ -112,6 +135,57 @@ class Converter:
         numbers = self.number(name, advice)
         return numbers if kind is None else numbers.astype(kind, copy=False)
 
+    def observations(self, sources: Sequence[str], known: Mapping[str, Code] | None) -> Observed:
+        """The features of the observed columns, by the codes that are known or by what the columns show."""
+        known = self._codes(sources) if known is None else known
+        codes = [known[source] for source in sources]
+        wrong = self.unreadable & set(sources)  # each has its fault already
+        if all(code.plain for code in codes) and not wrong:
+            return Observed(self.matrix(sources), tuple(codes), tuple(sources))
+        frame = self.frame.with_columns(pl.lit(None, pl.Float64).alias(source) for source in wrong)
+        matrix, places = encode_frame(frame, codes, sources, self.findings)
+        return Observed(matrix, tuple(codes), places)
+
+    def _codes(self, sources: Sequence[str]) -> dict[str, Code]:
+        declared = {*self.columns.words, *(name for name, _ in self.columns.orders)}
+        plain = {source for source in sources if source not in declared and _without_gaps(self.frame[source])}
+        if plain == set(sources):  # nothing is copied
+            return {source: Code(source.removeprefix(self.columns.observation_prefix)) for source in sources}
+        # a row that holds nothing at all, as the last of an episode may, says nothing about gaps
+        some = np.any([gaps_as_null(self.frame[source]).is_not_null().to_numpy() for source in sources], axis=0)
+        frame, rows = self.frame.select(sources).filter(pl.Series(some)), np.flatnonzero(some)
+        return {source: self._learned(source, frame, rows) for source in sources}
+
+    def _learned(self, source: str, frame: pl.DataFrame, rows: np.ndarray) -> Code:
+        """What becomes of a column of `frame`, whose rows are these of the log."""
+        name = source.removeprefix(self.columns.observation_prefix)
+        order = dict(self.columns.orders).get(source, ())
+        try:
+            return learn_code(frame[source], name, order, source in self.columns.words)
+        except Unreadable as error:
+            self._fault(source, error.problem, None if error.rows is None else rows[error.rows], error.advice)
+            return Code(name)
+
+    def steps(self, episode: np.ndarray, advice: str) -> np.ndarray | None:
+        """The numbers of the decisions, or their order by time where a column of time is all there is."""
+        if self.columns.step in self.frame.columns or self.columns.time not in self.frame.columns:
+            return self.optional_number(self.columns.step, advice=advice)
+        name = self.columns.time
+        code = self._learned(name, self.frame, np.arange(self.frame.height))
+        if name in self.unreadable or code.kind not in ("number", "date"):
+            if name not in self.unreadable:
+                self._fault(name, "expected times or numbers", None, "Give a date, a time or a number for each row")
+            return None
+        times, _ = encode_frame(self.frame, [code], [name], Findings())
+        if code.gaps or np.isnan(times).any():
+            empty = np.flatnonzero(self.frame[name].is_null().to_numpy())
+            self._fault(name, "some rows have no time", empty, "Give every row a time")
+            return None
+        ranks = pl.DataFrame({"episode": episode, "time": times[:, 0]}).select(
+            pl.col("time").rank("dense").over("episode").cast(pl.Int64) - 1
+        )
+        return ranks.to_series().to_numpy()
+
     def matrix(self, names: Sequence[str]) -> np.ndarray:
         """The columns side by side, each contiguous: float32 if all of them are, float64 otherwise."""
         kinds = {self.frame[name].dtype for name in names}
@@ -138,6 +212,24 @@ class Converter:
 
     def optional_truth(self, name: str) -> np.ndarray | None:
         return self.truth(name) if name in self.frame.columns else None
+
+
+def _doses(series: pl.Series, known: int | tuple[str, ...] | None) -> list[int] | None:
+    """Whole numbers that name actions rather than number them, in order: 0, 10, 20 are three doses."""
+    if not series.dtype.is_integer() or isinstance(known, int):
+        return None
+    if known is not None:
+        named = all(name.isdecimal() for name in known) and known != tuple(map(str, range(len(known))))
+        return [int(name) for name in known] if named else None
+    numbers = sorted(series.drop_nulls().unique())
+    if len(numbers) < 2 or numbers[0] < 0 or numbers[-1] >= MOST_NUMBERED:
+        return None
+    return numbers if SPARSE * len(numbers) < numbers[-1] + 1 else None
+
+
+def _without_gaps(series: pl.Series) -> bool:
+    """Whether these are numbers, every one of them."""
+    return _plain(series) and not series.null_count() and not (series.dtype.is_float() and series.is_nan().any())
 
 
 def _plain(series: pl.Series) -> bool:

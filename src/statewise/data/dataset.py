@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from statewise.data.horizon import CutOff, Horizon, horizon_of, said
+from statewise.data.schema import Schema
 
 ROW_COLUMNS = ("observations", "actions", "rewards", "propensities", "distributions", "legal", "targets", "live")
 EPISODE_COLUMNS = ("terminated", "final_observations", "episode_ids", "units", "loggers")
@@ -66,6 +67,7 @@ class Dataset:
     estimated: EstimatedPropensities | None = None  # None: the propensities were logged, or there are none
     ends: Horizon | None = None  # what its owner says of being cut off, and up to which step the value counts
     loggers: Int[np.ndarray, " episodes"] | None = None  # which of several logs each episode is of, the newest last
+    schema: Schema | None = None  # what the columns of its table were taken for; None: it came from arrays
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "action_names", self.action_names or numbered(self.action_count))
@@ -221,6 +223,7 @@ class Dataset:
     def split(self, *fractions: float, seed: int = 0) -> tuple[Dataset, ...]:
         """Splits at random by whole units if there are units, otherwise by whole episodes; the last part is the rest.
 
+        What fills gaps is learned anew from the first part, and put into the gaps of all.
         `train, held_out = data.split(0.7, seed=0)`; `a, b, c = data.split(0.5, 0.25)`.
         """
         if not fractions or min(fractions) <= 0 or sum(fractions) >= 1:
@@ -236,7 +239,24 @@ class Dataset:
         # every part gets at least one group
         edges = np.clip(edges, np.arange(1, len(edges) + 1), groups - np.arange(len(edges), 0, -1))
         parts = np.split(shuffled, edges)
-        return tuple(self.take(np.flatnonzero(np.isin(self.groups, part))) for part in parts)
+        return _refilled(tuple(self.take(np.flatnonzero(np.isin(self.groups, part))) for part in parts))
+
+
+def _refilled(parts: tuple[Dataset, ...]) -> tuple[Dataset, ...]:
+    """The parts with their gaps filled by what the first alone shows, unless a policy settled that before."""
+    schema = parts[0].schema
+    if schema is None or schema.settled or not schema.fills():
+        return parts
+    fills = schema.learned_fills(parts[0].observations)
+    return tuple(
+        replace(
+            part,
+            observations=schema.fill(part.observations, fills),
+            final_observations=schema.fill(part.final_observations, fills),
+            schema=schema.with_fills(fills),
+        )
+        for part in parts
+    )
 
 
 def numbered(count: int) -> tuple[str, ...]:

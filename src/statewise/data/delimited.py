@@ -13,6 +13,7 @@ import polars as pl
 from statewise.data.findings import Findings, RowNames
 from statewise.data.formats import Format
 from statewise.data.frame import Opened, named_once
+from statewise.data.likely import identifiers
 from statewise.data.rawlog import Columns
 from statewise.data.records import Records, scan
 
@@ -67,7 +68,7 @@ def _read(path: Path, records: Records, columns: Columns, findings: Findings) ->
     if not (_well_formed(path, records, findings) and named_once(names, findings)):
         return None
     columns = columns.as_spelt_in(names)
-    named = (columns.episode, columns.unit)
+    named = tuple(dict.fromkeys((columns.episode, columns.unit, *identifiers(names))))
     frame = pl.read_csv(
         path,
         glob=False,

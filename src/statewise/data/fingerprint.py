@@ -14,9 +14,11 @@ from statewise.data.dataset import Dataset
 def fingerprint(dataset: Dataset) -> str:
     """A hash of everything in the log."""
     digest = hashlib.sha256(repr((dataset.observation_names, dataset.action_count)).encode())
-    for name in ("observations", "actions", "rewards", "propensities", "starts", "terminated"):
+    _hash_into(digest, _without_fills(dataset, dataset.observations))
+    for name in ("actions", "rewards", "propensities", "starts", "terminated"):
         _hash_into(digest, getattr(dataset, name))
-    for name in ("final_observations", "distributions", "legal", "units", "live"):
+    _hash_into(digest, _without_fills(dataset, dataset.final_observations))
+    for name in ("distributions", "legal", "units", "live"):
         _hash_into(digest, getattr(dataset, name))
     if dataset.targets is not None:
         _hash_into(digest, dataset.targets)
@@ -25,6 +27,12 @@ def fingerprint(dataset: Dataset) -> str:
     if dataset.horizon != replace(dataset, ends=None).horizon:  # its owner says otherwise than the log shows
         digest.update(repr(tuple(dataset.horizon)).encode())
     return digest.hexdigest()
+
+
+def _without_fills(dataset: Dataset, observations: np.ndarray) -> np.ndarray:
+    """What fills the gaps depends on what it was learned from, and is not in the log."""
+    fills = [] if dataset.schema is None else dataset.schema.fills()
+    return observations if not fills else dataset.schema.fill(observations, [0.0] * len(fills))  # pyright: ignore
 
 
 def _hash_into(digest: Any, column: np.ndarray | None) -> None:

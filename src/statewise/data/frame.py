@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ from statewise.data.convert import Converter
 from statewise.data.findings import Findings, RowNames, no_observations
 from statewise.data.horizon import Horizon
 from statewise.data.rawlog import Columns, RawLog
+from statewise.data.roles import guess_roles
+from statewise.data.schema import Schema
 
 STEPS = "Number each episode's decisions 0, 1, 2, …; if the rows are in order of time, this column is not needed"
 
@@ -29,12 +32,26 @@ class Opened(NamedTuple):
 
 
 def raw_from_frame(
-    opened: Opened, columns: Columns, propensity: Propensity, ends: Ends | None, actions: int | tuple[str, ...] | None
+    opened: Opened,
+    columns: Columns,
+    propensity: Propensity,
+    ends: Ends | None,
+    actions: int | tuple[str, ...] | None,
+    schema: Schema | None = None,
 ) -> tuple[RawLog | None, Findings]:
-    """The log as arrays, and what is wrong with it; None if there is nothing to check."""
+    """The log as arrays, and what is wrong with it; None if there is nothing to check.
+
+    Observations become what `schema` says, or else what the log itself shows.
+    """
     findings, frame = Findings(opened.row_names), opened.frame
     columns = columns.as_spelt_in(frame.columns)
+    guess = guess_roles(frame, columns, ends, propensity == "estimate", schema)
+    columns, ends = guess.columns, guess.ends
+    logged = guess.has_propensities(frame.columns)
+    if schema is not None and (schema.propensity == "ignored" or (schema.propensity == "estimate" and not logged)):
+        propensity = "estimate"
     families = find_columns(frame, columns, propensity, ends, findings)
+    findings.items += guess.warnings(families.observations)
     if frame.height == 0 and not findings.faults:
         findings.fault("log", "there are no rows", "Give one row for each decision")
     if columns.episode not in frame.columns or frame.height == 0:
@@ -52,17 +69,18 @@ def raw_from_frame(
     per_action = (families.distribution, families.legal, families.target)
     actions = actions or opened.actions or next((len(names) for names in per_action if names), None)
     action, action_names = converter.actions(actions, next((names[0] for names in per_action if names), None))
+    observed = converter.observations(families.observations, guess.codes)
     # a fault about missing observation columns is already there
     reported = {no_observations(columns.observation_prefix).column} if columns.observations is None else set()
     return RawLog(
         episode=episode,
         episode_ids=episode_ids,
-        observations=converter.matrix(families.observations),
-        observation_names=tuple(name.removeprefix(columns.observation_prefix) for name in families.observations),
-        observation_columns=tuple(families.observations),
+        observations=observed.features,
+        observation_names=tuple(feature for code in observed.codes for feature in code.features),
+        observation_columns=observed.places,
         action=action,
         reward=converter.optional_number(columns.reward, np.float64),
-        step=converter.optional_number(columns.step, advice=STEPS),
+        step=converter.steps(episode, STEPS),
         propensity=None if propensity == "estimate" else converter.optional_number(columns.propensity, np.float64),
         distribution=converter.matrix(families.distribution) if families.distribution else None,
         legal=np.column_stack([converter.truth(name) for name in families.legal]) if families.legal else None,
@@ -72,9 +90,10 @@ def raw_from_frame(
         unit=converter.units(),
         all_terminated=ends == "terminated",
         horizon=opened.horizon,
+        schema=guess.schema(frame.columns, observed.codes, propensity, action_names),
         action_count=len(action_names) if action_names else actions if isinstance(actions, int) else None,
         action_names=action_names,
-        columns=columns,
+        columns=columns if columns.step in frame.columns else replace(columns, step=converter.ordered_by),
         row_names=opened.row_names,
         unreadable=frozenset(converter.unreadable | reported),  # last: conversions add to it
     ), findings

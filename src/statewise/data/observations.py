@@ -12,8 +12,10 @@ import polars as pl
 
 from statewise.base.files import write_text
 from statewise.data.delimited import harmless
+from statewise.data.encoding import Code
 from statewise.data.findings import Findings, RowNames
 from statewise.data.formats import open_file, writable_endings, write_frame
+from statewise.data.learn_codes import encode
 from statewise.data.rawlog import Columns
 
 JSON = ".json"
@@ -21,7 +23,7 @@ JSON = ".json"
 
 @dataclass(frozen=True, eq=False)
 class ObservationTable:
-    """The table in a file; its numbers are read by column name."""
+    """The table in a file; its columns are read by name."""
 
     path: Path
     frame: pl.DataFrame
@@ -33,7 +35,21 @@ class ObservationTable:
 
     def numbers(self, columns: Sequence[str]) -> np.ndarray:
         """[rows, columns] of float64. An empty cell is refused, since a policy cannot act on it."""
-        return np.column_stack([self._number(name) for name in columns])
+        return self.encoded([Code(name) for name in columns], columns)[0]
+
+    def encoded(self, codes: Sequence[Code], columns: Sequence[str]) -> tuple[np.ndarray, list[str]]:
+        """[rows, features] of float64, and what a reader should know; what has no meaning to the policy is refused."""
+        features, notes = [], []
+        for code, name in zip(codes, columns, strict=True):
+            column, made = self.frame[name], encode(code, self.frame[name])
+            self._refuse(np.flatnonzero(made.refused | np.isinf(made.features[:, 0])), code, column)
+            unknown = np.flatnonzero(made.unknown)
+            if len(unknown) and not code.other:
+                words = ", ".join(f"'{word}'" for word in dict.fromkeys(column[unknown.tolist()].to_list()[:3]))
+                rows = "1 row" if len(unknown) == 1 else f"{len(unknown):,} rows"
+                notes.append(f"{name}: the policy's log does not hold {words}, which {code.unknown} ({rows})")
+            features.append(made.features)
+        return np.column_stack(features), notes
 
     def flags(self, columns: Sequence[str]) -> np.ndarray:
         """[rows, columns] of true and false, or 1 and 0."""
@@ -45,16 +61,15 @@ class ObservationTable:
             raise ValueError(f"{place}: expected true or false, or 1 or 0, got {values[row, column]:g}")
         return values == 1
 
-    def _number(self, name: str) -> np.ndarray:
-        column = self.frame[name]
-        numbers = column.cast(pl.Float64, strict=False)
-        wrong = np.flatnonzero((numbers.is_null() | ~numbers.is_finite()).fill_null(True).to_numpy())
-        if len(wrong):
-            value = column[int(wrong[0])]
-            given = "an empty cell" if value is None else f"'{value}'"
-            more = f", and {len(wrong) - 1:,} more of the kind" if len(wrong) > 1 else ""
-            raise ValueError(f"{self._place(name, wrong[:1])}: expected a finite number, got {given}{more}")
-        return numbers.to_numpy()
+    def _refuse(self, wrong: np.ndarray, code: Code, column: pl.Series) -> None:
+        if not len(wrong):
+            return
+        value = column[int(wrong[0])]
+        given = "an empty cell, and the log that the policy is from has none here" if value is None else f"'{value}'"
+        if value is None and code.plain:
+            given = "an empty cell"
+        more = f", and {len(wrong) - 1:,} more of the kind" if len(wrong) > 1 else ""
+        raise ValueError(f"{self._place(column.name, wrong[:1])}: expected {code.expected}, got {given}{more}")
 
     def _place(self, name: str, row: np.ndarray) -> str:
         return f"{self.path}: column '{name}', {self.rows.list(row, 1)}"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from statewise.data.findings import RowNames
-from statewise.data.horizon import Horizon
+
+if TYPE_CHECKING:  # policies need `Columns`, and load where there is NumPy alone
+    from statewise.data.horizon import Horizon
+    from statewise.data.schema import Schema
 
 # The single columns; the others come in families, by prefix.
-NAMED = ("episode", "step", "action", "reward", "propensity", "terminated", "truncated", "unit")
+NAMED = ("episode", "step", "time", "action", "reward", "propensity", "terminated", "truncated", "unit")
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,7 @@ class Columns:
 
     episode: str = "episode"
     step: str = "step"
+    time: str = "time"  # orders the rows of an episode where no column numbers them
     action: str = "action"
     reward: str = "reward"
     propensity: str = "propensity"
@@ -27,9 +32,16 @@ class Columns:
     truncated: str = "truncated"
     unit: str = "unit"
     observations: tuple[str, ...] | None = None
+    words: tuple[str, ...] = ()  # observations whose numbers are names, such as the number of a ward
+    orders: tuple[tuple[str, tuple[str, ...]], ...] = ()  # observations with their words from least to most
     observation_prefix: str = "obs_"
     legal_prefix: str = "legal_"
     target_prefix: str | None = None  # of the probabilities of a policy to be evaluated; None: there are none
+
+    def __post_init__(self) -> None:
+        if isinstance(self.orders, Mapping):  # as it is easiest to write
+            ordered = tuple((name, tuple(words)) for name, words in self.orders.items())
+            object.__setattr__(self, "orders", ordered)
 
     @property
     def distribution_prefix(self) -> str:
@@ -40,17 +52,21 @@ class Columns:
         alike = {name: [other for other in names if other.lower() == name.lower()] for name in self._single()}
         spelt = {name: same[0] for name, same in alike.items() if name not in names and len(same) == 1}
         listed = None if self.observations is None else tuple(spelt.get(name, name) for name in self.observations)
+        orders = tuple((spelt.get(name, name), words) for name, words in self.orders)
         prefix, length = self.observation_prefix, len(self.observation_prefix)
         prefixes = {name[:length] for name in names if name.lower().startswith(prefix.lower())}
         return replace(
             self,
             **{name: spelt.get(getattr(self, name), getattr(self, name)) for name in NAMED},
             observations=listed,
+            words=tuple(spelt.get(name, name) for name in self.words),
+            orders=orders,
             observation_prefix=prefixes.pop() if len(prefixes) == 1 else prefix,
         )
 
     def _single(self) -> set[str]:
-        return {getattr(self, name) for name in NAMED} | set(self.observations or ())
+        named = {getattr(self, name) for name in NAMED} | set(self.observations or ())
+        return named | set(self.words) | {name for name, _ in self.orders}
 
 
 @dataclass(frozen=True)
@@ -78,6 +94,7 @@ class RawLog:
     unit: np.ndarray | None = None
     all_terminated: bool = False  # how every episode ended, if no column `terminated` says so
     horizon: Horizon | None = None  # what its owner says of being cut off
+    schema: Schema | None = None  # what it was read as, if it was a table
     action_count: int | None = None
     action_names: tuple[str, ...] | None = None  # if the log gives actions as words
     unreadable: frozenset[str] = frozenset()  # columns that already have a fault, and are not checked again

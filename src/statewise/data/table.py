@@ -6,6 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,6 +22,7 @@ from statewise.data.formats import ACTIONS_KEY, HORIZON_KEY, any_of, open_file, 
 from statewise.data.frame import Opened, named_once, raw_from_frame
 from statewise.data.horizon import CutOff, Horizon, said
 from statewise.data.rawlog import Columns
+from statewise.data.schema import Schema
 
 
 def load(
@@ -32,6 +34,7 @@ def load(
     ends: Ends | None = None,
     cut_off: CutOff | None = None,
     horizon: int | None = None,
+    schema: Schema | None = None,
 ) -> Dataset:
     """Reads a log: a file, a polars or pandas frame, or a Minari dataset (`"minari:NAME"`).
 
@@ -40,8 +43,9 @@ def load(
     order (by default alphabetical); `propensity="estimate"` accepts a log without propensities; `ends` says how every
     episode ended if no column does. `cut_off` says what it means that an episode was cut off (by default what the log
     shows): "limit" (what follows does not count), "censored" (its record stops) or "continuing" (it goes on);
-    `horizon`, up to which step the value counts. Raises `LogError` with all faults at once, and warns with `LogWarning`
-    of what is merely suspicious.
+    `horizon`, up to which step the value counts. `schema` is that of another log or of a policy: what is not given is
+    then read as it was there. Columns that are missing under their usual names are guessed, with a warning. Raises
+    `LogError` with all faults at once, and warns with `LogWarning` of what is merely suspicious.
     """
     dataset, findings = read(
         source,
@@ -51,6 +55,7 @@ def load(
         ends=ends,
         cut_off=cut_off,
         horizon=horizon,
+        schema=schema,
     )
     return accept(dataset, findings)
 
@@ -64,17 +69,23 @@ def read(
     ends: Ends | None = None,
     cut_off: CutOff | None = None,
     horizon: int | None = None,
+    schema: Schema | None = None,
 ) -> tuple[Dataset | None, Findings]:
     """As `load`, but returns the findings instead of raising them."""
     if propensity not in get_args(Propensity):
         raise ValueError(f"propensity must be one of {get_args(Propensity)}, got {propensity!r}")
     if ends not in (None, *get_args(Ends)):
         raise ValueError(f"ends must be None or one of {get_args(Ends)}, got {ends!r}")
+    columns = columns or Columns()
+    if schema is not None:
+        columns, ends = schema.over(columns), ends or schema.ends
+        actions = schema.actions if actions is None else actions
+        cut_off, horizon = cut_off or schema.cut_off, horizon or schema.horizon
     given = said(cut_off, horizon)
     if isinstance(source, str | os.PathLike) and str(source).startswith("minari:"):
         source = str(source)  # the command line passes a path
     if (isinstance(source, str) and source.startswith("minari:")) or _is_minari(source):
-        if (columns or Columns(), actions, propensity, ends) != (Columns(), None, "logged", None):
+        if (columns, actions, propensity, ends) != (Columns(), None, "logged", None):
             raise ValueError(
                 "a Minari dataset defines its own columns, actions, propensities and ends; give its name alone"
             )
@@ -82,16 +93,18 @@ def read(
 
         return read_minari(source, cut_off=cut_off, horizon=horizon)
     findings = Findings()
-    opened = _open(source, columns or Columns(), findings)
+    opened = _open(source, columns, findings)
     if opened is None:
         return None, findings
     actions = actions if actions is None or isinstance(actions, int) else tuple(actions)
     opened = opened._replace(horizon=_either(given, opened.horizon))
-    raw, more = raw_from_frame(opened, columns or Columns(), propensity, ends, actions)
+    raw, more = raw_from_frame(opened, columns, propensity, ends, actions, schema)
     del opened  # its observations are copied by now, and sorting may copy them again
     findings.items += more.items
     if raw is None:
         return None, findings
+    assert raw.schema is not None
+    raw = replace(raw, schema=replace(raw.schema, cut_off=cut_off, horizon=horizon))
     if findings.faults:  # the rest is checked all the same, so that all faults are reported together
         findings.items += check(raw)[2].items
         return None, findings

@@ -17,6 +17,7 @@ from statewise.algorithms import ALGORITHMS, Settings, algorithm_of
 from statewise.base.ranges import check_ranges
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
+from statewise.data.schema import Schema
 from statewise.learning.program import Stretch, program, stretches
 from statewise.learning.runs import RunError, RunFolder, provenance, threads, versions
 from statewise.ops.keys import key_for
@@ -161,7 +162,7 @@ class _Run:
             if saved is not None:
                 self.folder.forget_states(saved.update)
                 return saved.update, self._resumed(saved.update, saved.leaves)
-        self.folder.write_manifest({**identity, **provenance()})
+        self.folder.write_manifest({**identity, **provenance(), **self._schema()})
         return 0, self.program.begin()
 
     def _resumed(self, done: int, leaves: list[np.ndarray]) -> Any:
@@ -212,7 +213,12 @@ class _Run:
             "discount": self.config.discount,
             "data": self.dataset.fingerprint,
             "versions": versions(),
+            **self._schema(),
         }
+
+    def _schema(self) -> dict[str, Any]:
+        """How the log was read, so that the next one and the rows to act on are read alike."""
+        return Schema.stated(self.dataset.schema)
 
 
 def _progress(stretch: Stretch, updates: int) -> Progress:

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from statewise.data.dataset import Dataset
 from statewise.data.device import propensities_of
+from statewise.data.schema import Schema
 from statewise.learning.runs import versions
 from statewise.ops.networks import Network, initial_network
 from statewise.parts.learned import adam, descend, start
@@ -80,4 +81,5 @@ def divergence(
 
 
 def _with_card(policy: Policy, dataset: Dataset) -> Policy:
-    return replace(policy, card={"algorithm": "model of today", "data": dataset.fingerprint, "versions": versions()})
+    card = {"algorithm": "model of today", "data": dataset.fingerprint, "versions": versions()}
+    return replace(policy, card={**card, **Schema.stated(dataset.schema)})

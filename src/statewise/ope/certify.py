@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from statewise.data.dataset import Dataset
+from statewise.data.schema import Schema
 from statewise.learning.today import model_of_today
 from statewise.ope.evaluate import prepare
 from statewise.ope.gate import Answer, Decision, compare, gate
@@ -137,7 +138,7 @@ def certify(
         answer=chosen.decision.answer,
         reason=_reason(chosen, level),
         step=now,
-        policy=PathPolicy(start, candidates[best], now, way) if passed else None,
+        policy=PathPolicy(start, candidates[best], now, way, Schema.stated(held_out.schema)) if passed else None,
         difference=chosen.decision.difference,
         low=chosen.low,
         high=chosen.decision.high,

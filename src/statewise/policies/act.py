@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from statewise.data.encoding import Code
+from statewise.data.schema import Schema
 from statewise.policies.files import StoredPolicy
 
 # draw: as the policy was evaluated, each action with its probability; likeliest: always the most probable one,
 # which is another policy than the one that was evaluated
 Choose = Literal["draw", "likeliest"]
-
-LARGEST = sys.float_info.max
 
 
 class ObservationError(ValueError):
@@ -63,12 +62,27 @@ def decide(
     return Decisions(actions, names, propensities, probabilities)
 
 
+def codes_of(policy: StoredPolicy) -> tuple[Code, ...]:
+    """What becomes of each column that the policy is asked about; numbers, where its file does not say."""
+    schema = Schema.of(policy.card)
+    return tuple(Code(name) for name in policy.observation_names) if schema is None else schema.codes
+
+
 def arrange(policy: StoredPolicy, observations: Sequence[Any]) -> np.ndarray:
-    """Observations [n, features] from rows of numbers, in the policy's order, or of names and numbers."""
+    """Observations [n, features] from raw rows: values in the order of the policy's columns, or by their names."""
+    codes = codes_of(policy)
     if not isinstance(observations, Sequence) or isinstance(observations, str) or not observations:
-        raise ObservationError("observations: expected a list, each entry a list of numbers or {name: number, …}")
-    names = policy.observation_names
-    return np.array([_numbers(names, row, i) for i, row in enumerate(observations)], dtype=np.float64)
+        value = "number" if all(code.kind == "number" for code in codes) else "value"
+        raise ObservationError(f"observations: expected a list, each entry a list of {value}s or {{name: {value}, …}}")
+    rows = [_values(codes, row, i) for i, row in enumerate(observations)]
+    encoded = [code.encode([row[j] for row in rows]) for j, code in enumerate(codes)]
+    refused = np.column_stack([one.refused for one in encoded])
+    if refused.any():
+        i = int(np.flatnonzero(refused.any(axis=1))[0])
+        j = int(np.flatnonzero(refused[i])[0])
+        got = repr(str(rows[i][j])[:40])
+        raise ObservationError(f"{_row(i)}: expected {codes[j].expected} for '{codes[j].name}', got {got}")
+    return np.column_stack([one.features for one in encoded])
 
 
 def arrange_legal(policy: StoredPolicy, legal: Any, count: int) -> np.ndarray | None:
@@ -97,7 +111,8 @@ def matched(names: Sequence[str], given: Sequence[str], prefix: str = "obs_") ->
     return {name: column for name, column in columns.items() if column is not None}
 
 
-def _numbers(names: Sequence[str], row: Any, i: int) -> list[float]:
+def _values(codes: Sequence[Code], row: Any, i: int) -> Sequence[Any]:
+    names = [code.name for code in codes]
     if isinstance(row, Mapping):
         try:
             columns = matched(names, list(row))
@@ -109,12 +124,9 @@ def _numbers(names: Sequence[str], row: Any, i: int) -> list[float]:
         row = [row[columns[name]] for name in names]
     if not isinstance(row, list | tuple) or len(row) != len(names):
         got = len(row) if isinstance(row, list | tuple) else type(row).__name__
-        raise ObservationError(f"{_row(i)}: expected {len(names)} numbers, {_listed(names)}; got {got}")
-    for name, value in zip(names, row, strict=True):
-        # true is no number here, although Python would take it for 1
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
-            raise ObservationError(f"{_row(i)}: expected a finite number for '{name}', got {str(value)[:40]!r}")
-    return [float(value) for value in row]
+        values = "numbers" if all(code.kind == "number" for code in codes) else "values"
+        raise ObservationError(f"{_row(i)}: expected {len(names)} {values}, {_listed(names)}; got {got}")
+    return row
 
 
 def _row(i: int) -> str:

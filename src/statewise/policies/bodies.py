@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, WithJsonSchema
 
-from statewise.policies.act import Choose
+from statewise.data.encoding import Code
+from statewise.policies.act import Choose, codes_of
 from statewise.policies.files import StoredPolicy
 
 MOST = 100_000  # observations or outcomes in one request
@@ -39,28 +40,36 @@ class Health(BaseModel):
 
 def _row(policy: StoredPolicy) -> dict[str, Any]:
     """The schema of an observation."""
-    numbers = {"type": "number"}
-    by_name = {
-        "type": "object",
-        "properties": dict.fromkeys(policy.observation_names, numbers),
-        "required": list(policy.observation_names),
-        "additionalProperties": False,
-    }
-    count = len(policy.observation_names)
-    return {"anyOf": [by_name, {"type": "array", "items": numbers, "minItems": count, "maxItems": count}]}
+    codes = codes_of(policy)
+    kinds = {code.name: _kind(code) for code in codes}
+    by_name = {"type": "object", "properties": kinds, "required": list(kinds), "additionalProperties": False}
+    # one schema where all are alike, and one for each place where they are not
+    plain = all(code.plain for code in codes)
+    items = {"items": {"type": "number"}} if plain else {"prefixItems": list(kinds.values())}
+    return {"anyOf": [by_name, {"type": "array", **items, "minItems": len(codes), "maxItems": len(codes)}]}
+
+
+def _kind(code: Code) -> dict[str, Any]:
+    """A column in the schema; a value of a wrong kind is refused by `arrange`."""
+    if code.plain:
+        return {"type": "number"}
+    name = {"number": "number", "flag": "boolean"}.get(code.kind, "string")
+    gaps = code.gaps or code.kind == "words"
+    return {"type": [name, "null"] if gaps else name, "description": code.sentence}
 
 
 def question_of(policy: StoredPolicy) -> type[BaseModel]:
     """The body of a request. Rows are checked by `arrange`, whose sentences are clearer; the schema says the same."""
     rows = {"type": "array", "items": _row(policy), "minItems": 1, "maxItems": MOST}
     # trees know no mean
-    example = {each["name"]: each.get("mean", 0.0) for each in policy.full_card()["observations"]}
+    means = {each["name"]: each.get("mean", 0.0) for each in policy.full_card()["observations"]}
+    example = {code.name: code.example(means.get(code.name, 0.0)) for code in codes_of(policy)}
 
     class Question(BaseModel):
         model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"observations": [example]}]})
 
         observations: Annotated[list[Any], WithJsonSchema(rows)] = Field(
-            description="One per decision: names and numbers, or numbers in the policy's order."
+            description="One per decision: names and values, or values in the policy's order; null is a gap."
         )
         legal: list[list[StrictBool]] | None = Field(
             None, description="Which actions are allowed, one list per observation."

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 
 from statewise.base.registry import Registry
+from statewise.data.encoding import Code
+from statewise.policies.act import arrange, codes_of
 from statewise.policies.files import StoredPolicy
 from statewise.policies.network import Policy
 
@@ -22,7 +25,8 @@ class Export:
 
     ending: str
     write: Callable[[Any, str], bytes]  # the file's contents, from the policy and the file's name without its ending
-    probabilities: Callable[[bytes, np.ndarray], np.ndarray]  # [n, actions], by those contents, of [n, features]
+    # [n, actions], by those contents, of observations [n, features], or of raw rows where the policy takes such
+    probabilities: Callable[[bytes, Any], np.ndarray]
 
 
 EXPORTS: Registry[Export] = Registry(
@@ -37,11 +41,45 @@ def export_policy(policy: StoredPolicy, format: str, name: str = "policy") -> by
     """
     export = EXPORTS[format]
     contents = export.write(policy, name)
-    observations = _observations(policy)
-    difference = np.abs(export.probabilities(contents, observations) - policy.probabilities(observations)).max()
+    rows = raw_rows(policy)
+    observations = _observations(policy) if rows is None else arrange(policy, rows)
+    asked = observations if rows is None else rows
+    difference = np.abs(export.probabilities(contents, asked) - policy.probabilities(observations)).max()
     if not difference <= TOLERANCE:
         raise ValueError(f"the {format} file differs from the policy by {difference:.2g}; it was not written")
     return contents
+
+
+def raw_codes(policy: StoredPolicy) -> tuple[Code, ...] | None:
+    """What becomes of the policy's columns; None where they are numbers, and stay as they are."""
+    codes = codes_of(policy)
+    return None if all(code.plain for code in codes) else codes
+
+
+def raw_rows(policy: StoredPolicy, count: int = TRIED, seed: int = 0) -> list[list[Any]] | None:
+    """Random rows as the policy's log held them, words unknown to it and gaps included; None where it takes numbers."""
+    codes = raw_codes(policy)
+    if codes is None:
+        return None
+    rng = np.random.default_rng(seed)
+    spread = {name: (0.0, 1.0) for name in policy.observation_names}
+    if isinstance(policy, Policy):
+        spread = dict(zip(policy.observation_names, zip(policy.mean, policy.std, strict=True), strict=True))
+    return [[_raw(code, spread.get(code.name, (0.0, 1.0)), rng) for code in codes] for _ in range(count)]
+
+
+def _raw(code: Code, spread: tuple[float, float], rng: np.random.Generator) -> Any:
+    if rng.random() < 0.1 and (code.gaps or code.kind == "words"):
+        return None
+    number = spread[0] + 2 * rng.normal() * spread[1]
+    if code.kind in ("words", "order"):
+        unknown = ["a word that the log does not hold"] if code.kind == "words" or code.gaps else []
+        return str(rng.choice([*code.words, *unknown]))
+    if code.kind == "date":
+        assert code.origin is not None
+        day = datetime.fromisoformat(code.origin) + timedelta(days=round(min(abs(number), 50_000)))
+        return day.isoformat() if code.format is None else day.strftime(code.format)
+    return bool(rng.random() < 0.5) if code.kind == "flag" else float(number)
 
 
 def only_network(policy: StoredPolicy) -> Policy:

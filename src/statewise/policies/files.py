@@ -3,8 +3,9 @@
 A policy file is safetensors: the policy's arrays, and as metadata its `format` (which kind it is), its header `policy`
 as JSON (observations, actions, card, and what the kind adds) and the `sha256` of both. The card holds, where known:
 `algorithm`, `seed`, `update`, `discount`, `data` (the training log's fingerprint), `log` (of the whole that the
-training data are a part of), `versions` and `estimate` (what the policy is worth: estimator, verdict, and where the log
-identifies it, value, low, high and level).
+training data are a part of), `schema` (how that log was read, so that raw rows become observations: `data.schema`),
+`versions` and `estimate` (what the policy is worth: estimator, verdict, and where the log identifies it, value, low,
+high and level).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from statewise.base.files import written_whole
 from statewise.base.memory import in_words, memory_of_machine
 from statewise.base.registry import Registry
 from statewise.base.tensors import TensorError, open_tensors, write_tensors
+from statewise.data.schema import Schema
 
 KNOWN = ("algorithm", "seed", "update", "discount", "data", "estimate", "versions")  # of every card; null if unknown
 
@@ -167,6 +169,9 @@ def _common(header: Any) -> dict[str, Any]:
             raise ValueError(f"{name} must differ from each other")
     if not isinstance(header["card"], dict):
         raise ValueError("the card must be an object")
+    schema = Schema.of(header["card"])
+    if schema is not None and list(schema.features) != names["observation_names"]:
+        raise ValueError("its schema makes other observations than those that the policy looks at")
     return {**{name: tuple(values) for name, values in names.items()}, "card": header["card"]}
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from statewise.policies.exports import Export, only_network
+from statewise.data.encoding import Code, as_word, days_of, is_gap
+from statewise.data.schema import Schema
+from statewise.policies.exports import Export, only_network, raw_codes
 from statewise.policies.files import StoredPolicy
 from statewise.policies.network import Policy
 
@@ -18,54 +22,129 @@ except ImportError as error:
     raise ImportError("ONNX files need onnx and onnxruntime: pip install 'statewise[onnx]'") from error
 
 OPSET, IR_VERSION = 17, 8  # of 2022: every runtime of today reads them
+ML, ML_OPSET = "ai.onnx.ml", 2  # the operators that know words
+UNKNOWN = "\0"  # no log holds this word
 
 
 def to_onnx(policy: StoredPolicy, name: str = "policy") -> bytes:
     """The file's contents. Input `observations` [n, features]; outputs `probabilities` [n, actions], `likeliest` [n].
 
-    In float64 throughout: an observation of a million is then as exact as it is here.
+    Where the log held words, dates or gaps, there is one input [n, 1] for each column instead, by its name: text for
+    words ("" is a gap), and otherwise a double (NaN is a gap), which for true and false is 1 or 0 and for dates counts
+    days since 1970-01-01. In float64 throughout: an observation of a million is then as exact as it is here.
     """
     return _model(only_network(policy)).SerializeToString()
 
 
-def probabilities(contents: bytes, observations: np.ndarray) -> np.ndarray:
+def probabilities(contents: bytes, observations: Any) -> np.ndarray:
     """π(·|s), [n, actions], as onnxruntime computes it."""
     session = onnxruntime.InferenceSession(contents, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(["probabilities"], {"observations": observations})[0])
+    if isinstance(observations, np.ndarray):
+        return np.asarray(session.run(["probabilities"], {"observations": observations})[0])
+    card = json.loads(session.get_modelmeta().custom_metadata_map["card"])
+    schema = Schema.of(card)
+    assert schema is not None
+    columns = zip(schema.codes, zip(*observations, strict=True), strict=True)
+    return np.asarray(session.run(["probabilities"], {code.name: _input(code, column) for code, column in columns})[0])
 
 
 EXPORT = Export(".onnx", to_onnx, probabilities)
 
 
+def _input(code: Code, column: Sequence[Any]) -> np.ndarray:
+    """Raw values as the file takes them."""
+    if code.kind in ("words", "order"):
+        return np.array([["" if is_gap(value) else as_word(value)] for value in column], dtype=object)
+    if code.kind == "date":
+        column = [None if is_gap(value) else days_of(value, code.format) for value in column]
+    return np.array([[np.nan if is_gap(value) else float(value)] for value in column])
+
+
 def _model(policy: Policy) -> onnx.ModelProto:
-    constants = {"mean": policy.mean, "std": policy.std}
-    nodes = [
-        helper.make_node("Sub", ["observations", "mean"], ["centred"]),
-        helper.make_node("Div", ["centred", "std"], ["layer_0"]),
-    ]
+    features, actions = len(policy.observation_names), len(policy.action_names)
+    codes = raw_codes(policy)
+    graph = _Graph()
+    if codes is None:
+        entries = [helper.make_tensor_value_info("observations", TensorProto.DOUBLE, ["n", features])]
+    else:
+        entries = [graph.column(code) for code in codes]
+        graph.add("Concat", [f"/column/{code.name}" for code in codes], "/observations", axis=1)
+    observations = "observations" if codes is None else "/observations"
+    graph.add("Sub", [observations, graph.constant("/mean", policy.mean)], "/centred")
+    graph.add("Div", ["/centred", graph.constant("/std", policy.std)], "/layer_0")
     last = len(policy.weights) - 1
     for i, (weight, bias) in enumerate(zip(policy.weights, policy.biases, strict=True)):
-        constants |= {f"weight_{i}": weight, f"bias_{i}": bias}
-        out = "logits" if i == last else f"affine_{i}"
-        nodes.append(helper.make_node("Gemm", [f"layer_{i}", f"weight_{i}", f"bias_{i}"], [out]))
+        layer = [f"/layer_{i}", graph.constant(f"/weight_{i}", weight), graph.constant(f"/bias_{i}", bias)]
+        graph.add("Gemm", layer, "/logits" if i == last else f"/affine_{i}")
         if i < last:
-            nodes.append(helper.make_node("Relu", [out], [f"layer_{i + 1}"]))
-    nodes.append(helper.make_node("Softmax", ["logits"], ["probabilities"], axis=1))
-    nodes.append(helper.make_node("ArgMax", ["logits"], ["likeliest"], axis=1, keepdims=0))
-    features, actions = len(policy.observation_names), len(policy.action_names)
-    graph = helper.make_graph(
-        nodes,
+            graph.add("Relu", [f"/affine_{i}"], f"/layer_{i + 1}")
+    graph.add("Softmax", ["/logits"], "probabilities", axis=1)
+    graph.add("ArgMax", ["/logits"], "likeliest", axis=1, keepdims=0)
+    made = helper.make_graph(
+        graph.nodes,
         "statewise policy",
-        [helper.make_tensor_value_info("observations", TensorProto.DOUBLE, ["n", features])],
+        entries,
         [
             helper.make_tensor_value_info("probabilities", TensorProto.DOUBLE, ["n", actions]),
             helper.make_tensor_value_info("likeliest", TensorProto.INT64, ["n"]),
         ],
-        [numpy_helper.from_array(value.astype(np.float64), name) for name, value in constants.items()],
+        graph.constants,
     )
-    model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="statewise"
-    )
+    opsets = [helper.make_opsetid("", OPSET)] + [helper.make_opsetid(ML, ML_OPSET)] * (codes is not None)
+    model = helper.make_model(made, opset_imports=opsets, ir_version=IR_VERSION, producer_name="statewise")
     helper.set_model_props(model, {"card": json.dumps(policy.full_card())})
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+class _Graph:
+    """The nodes and constants so far. Names of their own begin with a slash: a column may be called "mean"."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def add(self, operator: str, inputs: list[str], output: str, domain: str = "", **attributes: Any) -> str:
+        self.nodes.append(helper.make_node(operator, inputs, [output], domain=domain, **attributes))
+        return output
+
+    def constant(self, name: str, value: Any, kind: type = np.float64) -> str:
+        self.constants.append(numpy_helper.from_array(np.asarray(value, kind), name))
+        return name
+
+    def column(self, code: Code) -> onnx.ValueInfoProto:
+        """Adds the features of a raw column, as `/column/NAME` [n, features]; returns the input."""
+        if code.name in ("probabilities", "likeliest"):
+            raise ValueError(f"a column called '{code.name}' cannot be exported: it is an output's name; rename it")
+        if code.kind in ("words", "order"):
+            self._words(code)
+            return helper.make_tensor_value_info(code.name, TensorProto.STRING, ["n", 1])
+        value = code.name
+        if code.kind == "date":
+            origin = self.constant(f"/column/{code.name}/origin", [[days_of(code.origin, None)]])
+            value = self.add("Sub", [value, origin], f"/column/{code.name}/days")
+        if code.gaps:
+            gap = self.add("IsNaN", [value], f"/column/{code.name}/gap")
+            fill = self.constant(f"/column/{code.name}/fill", [[code.fill]])
+            filled = self.add("Where", [gap, fill, value], f"/column/{code.name}/filled")
+            mark = self.add("Cast", [gap], f"/column/{code.name}/mark", to=TensorProto.DOUBLE)
+            self.add("Concat", [filled, mark], f"/column/{code.name}", axis=1)
+        else:
+            self.add("Identity", [value], f"/column/{code.name}")
+        return helper.make_tensor_value_info(code.name, TensorProto.DOUBLE, ["n", 1])
+
+    def _words(self, code: Code) -> None:
+        """Each word's row of features, then those of a gap and of a word that is not among them."""
+        rows = code.encode([*code.words, None, UNKNOWN]).features
+        own = f"/column/{code.name}"
+        place = self.add(
+            "LabelEncoder",
+            [code.name],
+            f"{own}/place",
+            domain=ML,
+            keys_strings=[*code.words, ""],
+            values_int64s=list(range(len(rows) - 1)),
+            default_int64=len(rows) - 1,
+        )
+        flat = self.add("Reshape", [place, self.constant(f"{own}/flat", [-1], np.int64)], f"{own}/row")
+        self.add("Gather", [self.constant(f"{own}/rows", rows), flat], own, axis=0)

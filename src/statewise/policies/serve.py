@@ -13,7 +13,7 @@ from fastapi.security import HTTPBearer
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 
-from statewise.policies.act import Choose, Decisions, ObservationError, arrange, arrange_legal, decide
+from statewise.policies.act import Choose, Decisions, ObservationError, arrange, arrange_legal, codes_of, decide
 from statewise.policies.bodies import (
     MOST,
     Answer,
@@ -109,7 +109,8 @@ def application(
     @app.get("/health", responses=_only(wrong, 401))
     async def health() -> Health:
         """Whether the policy can be asked."""
-        return Health(status="ok", observations=list(policy.observation_names), actions=list(policy.action_names))
+        columns = [code.name for code in codes_of(policy)]
+        return Health(status="ok", observations=columns, actions=list(policy.action_names))
 
     return app
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from statewise.data.augment import seen_by_policy
 from statewise.data.dataset import Dataset
+from statewise.data.schema import Schema
 from statewise.policies.network import Policy
 
 CERTAIN = 60.0  # a logit beside which those of other actions, 0, have probability e⁻⁶⁰
@@ -23,7 +24,7 @@ def constant(dataset: Dataset, action: int) -> Policy:
         std=np.ones(features),
         observation_names=dataset.observation_names[:features],
         action_names=dataset.action_names,
-        card={"algorithm": f"always {dataset.action_names[action]}"},
+        card={"algorithm": f"always {dataset.action_names[action]}", **Schema.stated(dataset.schema)},
     )
 
 
