@@ -95,6 +95,8 @@ def fit(
         rho = partial(action_ratio, policy, clip=settings.clip)
         return ratio_network.fit(settings, state, rho, log, chain, ground.bandwidth, steps, key)
     assert ground.flow is not None
+    if log.horizon == 1 and chain != "continuing":
+        return state  # w ≡ 1: every episode begins in the same states, whatever the policy
     rows, weight = ratio_closed_form.draw_rows(ground.flow, settings.rows, key_for(key, "rows"))
     ratio = action_ratio(policy, log.rows.take(rows), settings.clip)
     return ratio_closed_form.solve(settings, ground.flow, rows, weight, ratio)
