@@ -10,5 +10,7 @@ DOMAINS: Registry[Source] = Registry(
         "hiv": "statewise.domains.hiv:SOURCE",
         "hiv-weak": "statewise.domains.hiv:WEAK_SOURCE",
         "hard-example": "statewise.domains.hard_example:SOURCE",
+        "random-mdp": "statewise.domains.random_mdp:SOURCE",
+        "wet-chicken": "statewise.domains.wet_chicken:SOURCE",
     },
 )

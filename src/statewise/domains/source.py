@@ -112,27 +112,66 @@ class Exact:
     horizon: int
     discount: float = 1.0
     reward_scale: float = 1.0
+    action_words: tuple[str, ...] = ()  # () becomes "0", "1", …
 
     @property
     def action_names(self) -> tuple[str, ...]:
-        return tuple(map(str, range(self.behaviour.shape[1])))
+        return self.action_words or tuple(map(str, range(self.behaviour.shape[1])))
+
+    def table(self, policy: Any) -> Table:
+        """A policy of any kind as its probabilities in each state; None stands for the behaviour."""
+        if policy is None:
+            return self.behaviour
+        if isinstance(policy, np.ndarray):
+            return policy
+        if hasattr(policy, "probabilities"):
+            return np.asarray(policy.probabilities(self.seen), np.float64)
+        return np.asarray(jax.vmap(policy)(self.seen), np.float64)
 
     def collect(
         self,
         episodes: int,
         seed: int = 0,
         *,
-        act: Table | None = None,
+        act: Any = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> Dataset:
-        behaviour = self.behaviour if act is None else act
-        data = collect_tabular(self.problem, behaviour, episodes, self.horizon, seed, self.seen, self.observation_names)
+        data = collect_tabular(
+            self.problem, self.table(act), episodes, self.horizon, seed, self.seen, self.observation_names
+        )
         progress(episodes)
         return data
 
     def play(self, policies: Sequence[Any], episodes: int, seed: int = 0) -> Earned:
-        """Exact values, without any episodes."""
-        tables = [self.behaviour if policy is None else policy.probabilities(self.seen) for policy in policies]
+        """Exact values of at most `horizon` steps, without any episodes."""
+        tables = [self.table(policy) for policy in policies]
         return Earned(
-            *(np.array([[self.problem.value(one, gamma)] for one in tables]) for gamma in (self.discount, 1.0))
+            *(
+                np.array([[self.problem.value_within(one, gamma, self.horizon)] for one in tables])
+                for gamma in (self.discount, 1.0)
+            )
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """A finite problem for each seed: a seed's log is of its problem, and what is learned from it is played there."""
+
+    problem: Callable[[int], Exact]
+    observation_names: tuple[str, ...]
+    action_names: tuple[str, ...]
+    discount: float = 1.0
+    reward_scale: float = 1.0
+
+    def collect(
+        self,
+        episodes: int,
+        seed: int = 0,
+        *,
+        act: Any = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Dataset:
+        return self.problem(seed).collect(episodes, seed, act=act, progress=progress)
+
+    def play(self, policies: Sequence[Any], episodes: int, seed: int = 0) -> Earned:
+        return self.problem(seed).play(policies, episodes, seed)

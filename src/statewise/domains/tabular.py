@@ -14,12 +14,14 @@ ROUNDING = 1e-12  # by how much the sum of probabilities may be off
 class TabularMDP:
     """Transitions P(s'|s,a), expected rewards r(s,a) and initial distribution p₀, in float64.
 
-    A row of `transitions` may sum to less than 1: with the missing probability the episode ends.
+    A row of `transitions` may sum to less than 1: with the missing probability the episode ends. Where the reward
+    depends on where a step leads, `arriving` says what each state pays on arrival, and at last what the end pays.
     """
 
     transitions: Float[np.ndarray, "states actions states"]
     rewards: Float[np.ndarray, "states actions"]
     initial: Float[np.ndarray, "states"]
+    arriving: Float[np.ndarray, "states+1"] | None = None
 
     def __post_init__(self):
         totals = self.transitions.sum(axis=2)
@@ -34,6 +36,17 @@ class TabularMDP:
         generator = np.random.default_rng(seed)
         transitions = (1 - termination) * generator.dirichlet(np.ones(states), size=(states, actions))
         return cls(transitions, generator.random((states, actions)), generator.dirichlet(np.ones(states)))
+
+    @classmethod
+    def paid_on_arrival(
+        cls,
+        transitions: Float[np.ndarray, "states actions states"],
+        arriving: Float[np.ndarray, "states+1"],
+        initial: Float[np.ndarray, "states"],
+    ) -> "TabularMDP":
+        """r(s,a) = Σ_s' P(s'|s,a) r(s') + P(end|s,a) r(end): what is paid depends on where a step leads."""
+        ending = np.clip(1 - transitions.sum(axis=2), 0.0, 1.0)
+        return cls(transitions, transitions @ arriving[:-1] + ending * arriving[-1], initial, arriving)
 
     @property
     def termination(self) -> Float[np.ndarray, "states actions"]:
@@ -87,6 +100,25 @@ class TabularMDP:
         """Expected discounted sum of an episode's rewards, p₀·V."""
         return float(self.initial @ self.state_values(policy, discount))
 
+    def value_within(self, policy: Policy, discount: float, horizon: int) -> float:
+        """Expected discounted sum of the rewards of at most `horizon` steps, V_k = r_π + γ P_π V_{k−1}."""
+        values, chain, rewards = np.zeros(len(self.initial)), self.chain(policy), (policy * self.rewards).sum(axis=1)
+        for _ in range(horizon):
+            values = rewards + discount * chain @ values
+        return float(self.initial @ values)
+
+    def optimal(self, discount: float) -> Policy:
+        """A policy of the greatest value in every state, by policy iteration."""
+        best = np.zeros(len(self.initial), int)
+        for _ in range(1000):
+            action_values = self.action_values(np.eye(self.rewards.shape[1])[best], discount)
+            gain = action_values.max(axis=1) - np.take_along_axis(action_values, best[:, None], axis=1)[:, 0]
+            better = np.where(gain > ROUNDING, action_values.argmax(axis=1), best)
+            if (better == best).all():
+                break
+            best = better
+        return np.eye(self.rewards.shape[1])[best]
+
     def policy_gradient(
         self, logits: Float[np.ndarray, "states actions"], discount: float
     ) -> Float[np.ndarray, "states actions"]:
@@ -136,12 +168,19 @@ class TabularMDP:
             "step": step,
             "state": state,
             "action": action,
-            "reward": self.rewards[state, action],
+            "reward": self._paid(state, action, next_state, terminated),
             "next_state": next_state,
             "propensity": policy[state, action],
             "probabilities": policy[state],
             "terminated": terminated,
         }
+
+    def _paid(
+        self, state: np.ndarray, action: np.ndarray, next_state: np.ndarray, terminated: np.ndarray
+    ) -> Float[np.ndarray, "n"]:
+        if self.arriving is None:
+            return self.rewards[state, action]
+        return self.arriving[np.where(terminated, len(self.initial), next_state)]
 
     def _can_end(self, policy: Policy) -> Bool[np.ndarray, "states"]:
         """The states from which an episode under the policy can end."""
