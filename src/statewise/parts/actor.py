@@ -96,11 +96,13 @@ def ascend(
     advantage: Float[Array, "*batch"] | Float[Array, "*batch actions"],
     updates: int,
     key: Key[Array, ""],
+    brake: Float[Array, ""] | None = None,
 ) -> tuple[Learned, Report]:
     """One of `updates` steps along E[w ρ ∇log π · A] = E[w ∇ρ · A]; `weight` is w, up to its scale.
 
     Where A is known of all actions, along E[w Σ_a ∇π(a|s) A(s,a)], and without the anchor: such values are cautious
-    where the log has little to say, and few states or single decisions leave no others to drift in.
+    where the log has little to say, and few states or single decisions leave no others to drift in. `brake`, from 0 to
+    1, shortens the step.
     """
     weight = weight / jnp.mean(weight)
     every_action = advantage.ndim > weight.ndim
@@ -124,8 +126,10 @@ def ascend(
 
     gradient, (spread, pull) = jax.grad(loss, has_aux=True)(learned.network)
     changes, state = optimiser(settings, updates).update(gradient, learned.optimiser)
-    if every_action:
-        changes = jax.tree.map(lambda change: settings.sure_steps * change, changes)
+    length = settings.sure_steps if every_action else 1.0
+    if brake is not None or length != 1:
+        length = length if brake is None else length * brake
+        changes = jax.tree.map(lambda change: length * change, changes)
     network = optax.apply_updates(learned.network, changes)  # pyright: ignore[reportArgumentType]
     report = Report(spread, deviation, pull, optax.tree.norm(gradient))
     return Learned(network, state), report  # pyright: ignore[reportArgumentType]

@@ -21,6 +21,7 @@ from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
 from statewise.parts import ratio_closed_form, ratio_network
 from statewise.parts.chain import Chain, Kind
+from statewise.parts.critic import Batch
 from statewise.parts.learned import Learned
 from statewise.parts.policy import action_ratio
 from statewise.parts.ratio_closed_form import Basis, ClosedForm, Flow, Solution
@@ -133,3 +134,16 @@ def of_states(
         return ratio_network.state_ratio(state.network, states)
     assert ground.basis is not None
     return jnp.maximum(ground.basis(states, times) @ state.beta, 0.0)
+
+
+def brake(least: float, batch: Batch, weight: Float[Array, "*batch"]) -> Float[Array, ""] | None:
+    """By how much a step is shortened: 1 while wρ has an effective share of `least` of the rows, 0 from half of it on.
+
+    Where few rows stand for all that the policy does, the log no longer says where to go; what a policy has learned
+    up to there stays. `weight` is w of each row times the row's own.
+    """
+    if least == 0:
+        return None
+    together = weight * batch.ratio
+    share = jnp.sum(together) ** 2 / (jnp.sum(batch.weight) * jnp.maximum(jnp.sum(together**2), 1e-12))
+    return jnp.clip(2 * share / least - 1, 0.0, 1.0)
