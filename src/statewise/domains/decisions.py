@@ -1,4 +1,4 @@
-"""Single decisions: 20,000 visitors, one of 5 or 50 offers to each, and whether they accept. Every seed is another shop.
+"""Single decisions: one of 5 or 50 offers to each visitor, and whether it is accepted. Every seed is another shop.
 
 Offer a is accepted with probability logistic(bₐ + θₐ·x + ½ tanh(1.5 uₐ·x)), a tenth to a fifth of the time; x has eight
 normal columns. The behaviour is a softmax that knows a little of θ, and takes any offer with probability .3.
