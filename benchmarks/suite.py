@@ -5,8 +5,8 @@
 
 Needs only JAX, equinox, optax, jaxtyping and NumPy. A job is a variant on all logs of a kind. With an accelerator, the
 HIV jobs run there one after the other, and all others beside them on the CPU, in N processes of one core. What is done
-already is not repeated, so an interrupted run can be resumed with the same folder. Nothing may be tuned on the logs that
-`statewise reproduce suite` reports (seeds 20–29).
+already is not repeated, so an interrupted run can be resumed with the same folder. Nothing may be tuned on the logs
+that `statewise reproduce suite` reports (seeds 20–29).
 """
 
 from __future__ import annotations
