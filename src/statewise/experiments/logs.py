@@ -20,8 +20,8 @@ def log_of(cell: Cell, seed: int) -> Dataset:
     return DOMAINS[cell.domain].collect(cell.episodes, seed, act=act)
 
 
-def play(cell: Cell, policies: Sequence[Any], episodes: int, seed: int) -> Earned:
-    """What each policy earns in that many episodes of the cell's domain; `seed` is that of its log."""
+def play(cell: Cell, policies: Sequence[Any], episodes: int, seed: int = 0) -> Earned:
+    """What each policy earns in that many episodes of the cell's domain; `seed` is that of their log."""
     world: Any = DOMAINS[cell.domain]
     if isinstance(world, Family):  # another world for each seed
         world = world.problem(seed)

@@ -83,9 +83,20 @@ def _log(log: DeviceLog, rows: int, ended: int, horizon: int, mean_length: float
 
 def _known(known: KnownStates, rows: int, states: int) -> KnownStates:
     """Padded states are those of no row; nothing leads there."""
-    longer = jax.tree.map(lambda leaf: _padded(leaf, states), replace(known, place=None))
-    onward = None if known.onward is None else _padded(longer.onward, states, axis=2)
-    return replace(longer, place=_padded(known.place, rows, "edge"), onward=onward)
+
+    def longer(values: Array | None) -> Array | None:
+        return None if values is None else _padded(values, states)
+
+    onward = longer(known.onward)
+    return KnownStates(
+        place=_padded(known.place, rows, "edge"),
+        states=_padded(known.states, states),
+        legal=longer(known.legal),
+        rewards=_padded(known.rewards, states),
+        trials=longer(known.trials),
+        onward=None if onward is None else _padded(onward, states, axis=2),
+        noise=longer(known.noise),
+    )
 
 
 def _sampler(sampler: RowSampler, horizon: int) -> RowSampler:

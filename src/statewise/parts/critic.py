@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
+from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, KnownStates, Rows
 from statewise.ops.keys import key_for
@@ -71,7 +72,8 @@ def value_discount(settings: Critic, dataset: Dataset, discount: float) -> float
 
 def known_states(settings: Critic, dataset: Dataset) -> KnownStates | None:
     """What values all actions in closed form, where the log is simple enough; observations must be scaled."""
-    return known_values.known_states(dataset) if settings.closed_form else None
+    knows_time = settings.clock and has_clock(dataset)  # counts do not
+    return known_values.known_states(dataset) if settings.closed_form and not knows_time else None
 
 
 def optimiser(settings: Critic) -> optax.GradientTransformation:
