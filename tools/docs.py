@@ -32,16 +32,16 @@ Everything here is `statewise.NAME`. The page is made from the code by `tools/do
 """
 # Every public name, in one of these.
 GROUPS = {
-    "From a log to a decision": "improve Plan Improvement",
-    "Logs": "load Dataset Columns Schema Code LogError LogWarning from_arrays to_arrays from_minari to_minari FORMATS "
+    "From a log to a decision": "improve Plan Improvement certify Certificate NextLog",
+    "Logs": "load concat Dataset Columns Schema Code LogError LogWarning from_arrays to_arrays from_minari to_minari FORMATS "
     "Format",
-    "Propensities that were not logged": "estimate_propensities Estimated",
+    "Propensities that were not logged": "estimate_propensities Estimated balanced model_of_today",
     "Learning": "fit Result preset ALGORITHMS Algorithm",
     "Algorithms": "OPPOSD OffPAC GeoffPAC SAC ACER CQL FittedQ BehaviourCloning",
     "Their parts": "Actor Anchor Critic QNetwork ClosedForm RatioNetwork COPTD Emphasis Temperature",
     "What is it worth?": "evaluate evaluate_all Estimate gate Decision select Selection prepare fit_ratio ESTIMATORS",
     "What it rests on": "MEASURES Measure Measurement Support",
-    "Policies": "load_policy Policy TreePolicy as_target",
+    "Policies": "load_policy Policy TreePolicy PathPolicy as_target",
     "Simulators": "DOMAINS",
 }
 

@@ -20,7 +20,7 @@ from statewise.parts import critic
 
 LIMIT = 8
 ACTOR = sw.Actor(hidden=(8,), batch=20, clone_steps=5, clone_batch=20)
-CRITIC = sw.Critic(hidden=(8,), batch=20, warm_steps=5)
+CRITIC = sw.Critic(hidden=(8,), batch=20, warm_steps=5, closed_form=False)
 KNOWING = replace(CRITIC, clock=True)
 CLOSED = sw.ClosedForm(features=16)
 NETWORK = sw.RatioNetwork(batch=20, steps=2, warm_steps=2)
@@ -168,9 +168,10 @@ def test_the_papers_presets_have_no_clock(name):
 def test_a_study_stacks_logs_with_a_clock_apart_from_those_without(data):
     endless = replace(data, ends=Horizon("continuing"))
     kinds = {name: [stack_of(prepared(SMALL[name], log)[0]) for log in (data, endless)] for name in SMALL}
-    assert kinds["opposd"] == [(False, True), (False, False)]
-    assert kinds["opposd, critic"] == [(True, True), (False, False)]
-    assert kinds["network"] == [(True, False), (False, False)]
+    plain = (False, False, False)
+    assert kinds["opposd"] == [(False, True, False), plain]
+    assert kinds["opposd, critic"] == [(True, True, False), plain]
+    assert kinds["network"] == [(True, False, False), plain]
     stack = stacked(
         [prepared(SMALL["opposd"], data.take(order))[0] for order in (np.arange(60), np.arange(59, -1, -1))]
     )

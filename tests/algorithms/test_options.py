@@ -24,7 +24,7 @@ from statewise.parts.ratio import ClosedForm
 MDP = TabularMDP.random(states=4, actions=2, seed=2, termination=0.2)
 SHARED = {
     "discount": 1.0,
-    "critic": Critic(hidden=(), batch=50, steps=2, warm_steps=2),
+    "critic": Critic(hidden=(), batch=50, steps=2, warm_steps=2, closed_form=False),
     "actor": Actor(hidden=(), batch=100, clone_steps=2, clone_batch=50, learning_rate=0.1),
 }
 CLOSED = ClosedForm(features=16, rank=4)

@@ -38,7 +38,7 @@ def test_the_paper_is_read_and_reports_seeds_that_were_never_tuned_on():
     for quick in (False, True):
         known = studies(quick=quick)
         paper = {"hard-example", "cartpole", "hiv", "hiv-selection", "hiv-variants", "where-it-matters"}
-        assert set(known) == {*paper, "safe-improvement"}
+        assert set(known) == {*paper, "safe-improvement", "suite"}
         for study in known.values():
             assert study.quick == quick
             assert set(study.datasets) <= REPORTED

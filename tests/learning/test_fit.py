@@ -26,7 +26,7 @@ MDP = TabularMDP.random(states=4, actions=2, seed=2, termination=0.05)
 BEHAVIOUR = np.full((4, 2), 0.5)
 SHARED = {
     "discount": 0.9,
-    "critic": Critic(hidden=(), batch=200, steps=4, warm_steps=100, learning_rate=2e-2, trace=0.3),
+    "critic": Critic(hidden=(), batch=200, steps=4, warm_steps=100, learning_rate=2e-2, trace=0.3, closed_form=False),
     "actor": Actor(hidden=(), batch=400, clone_steps=30, clone_batch=100, learning_rate=0.1),
     "updates": 60,
 }

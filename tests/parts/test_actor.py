@@ -255,6 +255,26 @@ def test_anchor_holds_to_the_clone_where_it_is_certain(case):
     assert_gradient(gradient, differences(lambda n: 2 * expected(n) - gain(n), policy))
 
 
+def test_known_values_of_all_actions_are_followed_exactly(case):
+    """∇ E[w Σ_a π(a|s) A(s,a)], steps and entropy as the settings say."""
+    rows, policy, _, weight, _ = case
+    values = jnp.asarray(np.random.default_rng(8).normal(size=(len(rows.reward), 3)), jnp.float32)
+    settings = replace(PLAIN, sure_entropy=0.0, sure_steps=5.0)
+    gradient, moved, report = ascended(settings, policy, rows, weight, values)
+    w = np.asarray(weight, np.float64)
+    w = w / w.mean()
+    table = np.asarray(values, np.float64)
+
+    def gain(network):
+        return float(np.mean(w * (np.asarray(chances_of(network, rows.state), np.float64) * table).sum(axis=1)))
+
+    assert_gradient(gradient, [-slope for slope in differences(gain, policy)])
+    assert float(report.advantage_deviation) == pytest.approx(math.sqrt(np.mean(w[:, None] * table**2)), rel=1e-5)
+    _, slower, _ = ascended(replace(settings, sure_steps=1.0), policy, rows, weight, values)
+    for start_leaf, slow, fast in zip(*map(jax.tree.leaves, (policy, slower, moved)), strict=True):
+        np.testing.assert_allclose(fast - start_leaf, 5 * (slow - start_leaf), rtol=1e-3, atol=1e-6)
+
+
 # Legal actions
 
 

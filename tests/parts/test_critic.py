@@ -17,6 +17,7 @@ from statewise.ops.networks import Least, Network, initial_network, members
 from statewise.parts import critic
 from statewise.parts.critic import Critic
 from statewise.parts.learned import start
+from statewise.parts.tracked import Tracked
 
 DISCOUNT, SCALE = 0.9, 2.5
 
@@ -181,7 +182,7 @@ def test_two_critics_that_start_alike_learn_what_one_does():
     log = device_log(make([6, 9, 4]), 0.9)
     single = critic.initial(settings, log.rows.features, jax.random.key(0))
     twice = Least((single.network, single.network))
-    double = critic.Value(start(twice, critic.optimiser(settings)), twice)
+    double = Tracked(start(twice, critic.optimiser(settings)), twice)
     for value in (single, double):
         learned, _ = critic.fit(settings, value, None, log, 20, jax.random.key(1))
         expected = learned.network if value is single else expected

@@ -31,6 +31,7 @@ from statewise.parts.learned import Learned, start
 from statewise.parts.metrics import Metrics, measure
 from statewise.parts.policy import action_ratio
 from statewise.parts.ratio import COPTD
+from statewise.parts.tracked import Tracked
 from statewise.parts.view import View, scale_of_returns, view_of
 from statewise.policies.network import Policy
 
@@ -112,6 +113,7 @@ def update(config: GeoffPAC, data: Prepared, state: State, key: Key[Array, ""]) 
 
     # A mini-batch, the emphasis of its rows, and Q − V̂
     batch = critic.draw(config.critic, policy, log, key_for(key, "actor"), config.actor.batch)
+    assert isinstance(value, Tracked)  # simple logs are valued by a network here, too
     emphatic, led = weights(config, data, c, value.network, policy)
     weight = batch.weight * emphatic[batch.rows.index]
     advantage = critic.advantages(config.critic, value.network, batch, log, config.actor.baseline)

@@ -66,7 +66,8 @@ def prepare(config: OffPAC, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prep
     if limit is not None and config.critic.clock:
         dataset = with_clock(dataset, limit)
     scale = scale_of_returns(dataset, discount) if config.scale_values else 1.0
-    log = device_log(dataset, discount, scale, critic.value_discount(config.critic, dataset, discount))
+    onward, known = critic.value_discount(config.critic, dataset, discount), critic.known_states(config.critic, dataset)
+    log = device_log(dataset, discount, scale, onward, known=known)
     discounted = discount < 1 and config.variant == "full" and config.emphasis is None
     return Prepared(log, discounted), view
 

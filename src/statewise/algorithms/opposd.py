@@ -49,6 +49,7 @@ class OPPOSD:
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
     smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are given this probability, and lead nowhere
     weigh_critic: bool = False  # the critic's errors are weighted by w(s) too
+    least_share: float = 0.0  # steps grow shorter once wρ has an effective share of the rows below this; 0: never
     updates: int = 2000
 
 
@@ -81,7 +82,8 @@ def prepare(config: OPPOSD, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prep
     if limit is not None and config.critic.clock:
         dataset = with_clock(dataset, limit)
     scale = scale_of_returns(dataset, discount) if config.scale_values else 1.0
-    log = device_log(dataset, discount, scale, critic.value_discount(config.critic, dataset, discount))
+    onward, known = critic.value_discount(config.critic, dataset, discount), critic.known_states(config.critic, dataset)
+    log = device_log(dataset, discount, scale, onward, known=known)
     discounted = discount < 1 and config.variant == "full"
     return Prepared(log, ground, chain.kind, discounted), view
 
@@ -117,10 +119,10 @@ def update(config: OPPOSD, data: Prepared, state: State, key: Key[Array, ""]) ->
     weight = batch.weight * ratio.of_rows(data.ground, w, batch.rows)
     advantage = critic.advantages(config.critic, value.network, batch, log, config.actor.baseline)
 
-    # Line 19: ascend
-    steps, anchor_key = config.updates, key_for(key, "anchor")
+    # Line 19: ascend, as far as the log reaches
+    steps, anchor_key, brake = config.updates, key_for(key, "anchor"), ratio.brake(config.least_share, batch, weight)
     learned, report = actor.ascend(
-        config.actor, state.actor, state.clone, batch.rows, weight, advantage, steps, anchor_key
+        config.actor, state.actor, state.clone, batch.rows, weight, advantage, steps, anchor_key, brake
     )
     metrics = measure(batch, weight, value, loss, report, log, key_for(key, "metrics"), w, learned)
     return State(w, value, learned, state.clone), metrics

@@ -61,6 +61,18 @@ class RowTable(eqx.Module):
         )
 
 
+class KnownStates(eqx.Module):
+    """The states of a log in which all actions can be valued; single decisions have one each, and lead nowhere."""
+
+    place: Int[Array, " steps"]  # the state of each row
+    states: Float[Array, "states features"]
+    legal: Bool[Array, "states actions"] | None
+    rewards: Float[Array, "states actions"]  # their means, or what a regression expects
+    trials: Float[Array, "states actions"] | None  # how often each action was taken
+    onward: Float[Array, "states actions states"] | None  # how often that led to each state, as a share of the trials
+    noise: Float[Array, "states actions"] | None  # variances of rewards
+
+
 class DeviceLog(eqx.Module):
     """What a learner draws from: the rows, and how to draw them."""
 
@@ -76,6 +88,7 @@ class DeviceLog(eqx.Module):
     value_discount: Float[Array, ""]  # what values bootstrap with: the discount, or less if that is 1
     scale: Float[Array, ""]  # of the log's returns; 1 leaves rewards as they are
     first_share: Float[Array, ""]  # P(t = −1) if t = −1, 0, 1, … is drawn with probability ∝ γᵗ⁺¹
+    known: KnownStates | None  # where the log is simple enough to value all actions in closed form
     actions: int = eqx.field(static=True)  # how many there are
     horizon: int = eqx.field(static=True)
     mean_length: float = eqx.field(static=True)  # of episodes, by which a number of rows becomes a number of episodes
@@ -121,11 +134,12 @@ def device_log(
     scale: float = 1.0,
     value_discount: float | None = None,
     propensities: bool = True,
+    known: KnownStates | None = None,
 ) -> DeviceLog:
     """Puts a Dataset, with its observations scaled, on the device.
 
     `value_discount` is what values bootstrap with, by default the discount; `propensities=False` is for learners that
-    need none.
+    need none. `known` is what `parts.known_values` makes of simple logs.
     """
     later = discount * float(np.sum(float(discount) ** dataset.time))
     terminal = (dataset.starts[1:] - 1)[dataset.terminated & dataset.has_final_observation]
@@ -142,6 +156,7 @@ def device_log(
         value_discount=jnp.asarray(discount if value_discount is None else value_discount, dtype=jnp.float32),
         scale=jnp.asarray(scale, dtype=jnp.float32),
         first_share=jnp.asarray(dataset.episodes / (dataset.episodes + later), dtype=jnp.float32),
+        known=known,
         actions=dataset.action_count,
         horizon=int(dataset.lengths.max()),
         mean_length=float(dataset.lengths.mean()),

@@ -29,7 +29,7 @@ from statewise.base.lock import locked
 from statewise.data.dataset import Dataset
 from statewise.domains.source import Earned
 from statewise.experiments import manifest, records
-from statewise.experiments.logs import log_of, play
+from statewise.experiments.logs import log_of, play, plays_apart
 from statewise.experiments.records import History
 from statewise.experiments.stack import part_of, stack_of, stacked
 from statewise.experiments.study import Cell, Method, Study
@@ -75,7 +75,7 @@ def identity(study: Study, cell: Cell, method: Method) -> str:
     decisive = {
         "algorithm": type(config).__name__,
         "config": asdict(config),
-        "log": [cell.domain, cell.episodes, cell.lean],
+        "log": [cell.domain, cell.episodes, cell.lean, *(["gain"] if cell.gain else [])],
         "every": study.stride(method),
         "score_episodes": study.score_episodes,
     }
@@ -122,7 +122,7 @@ def _run_alike(
         began = time.perf_counter()
         histories = learn(group, stride)
         learned = time.perf_counter()
-        earned = play(cell, [policy for history in histories for policy in history.policies], study.score_episodes)
+        earned = _played(study, cell, group, histories)
         seconds = {"learning": (learned - began) / len(group)}
         seconds["scoring"] = (time.perf_counter() - learned) / len(group)
         count, last_scores = len(histories[0].policies), []
@@ -134,6 +134,17 @@ def _run_alike(
         datasets, earnings = ", ".join(map(str, group)), ", ".join(f"{score:.4g}" for score in last_scores)
         taken = time.perf_counter() - began
         notify(f"{cell.name}, {method.name}, dataset {datasets}: last iterate {earnings} ({taken:.0f} s)")
+
+
+def _played(study: Study, cell: Cell, seeds: list[int], histories: list[History]) -> Earned:
+    """What the policies of all histories earn, in order; an accelerator plays them together where it can."""
+    if not plays_apart(cell):
+        policies = [policy for history in histories for policy in history.policies]
+        return play(cell, policies, study.score_episodes, seeds[0])
+    each = [
+        play(cell, history.policies, study.score_episodes, seed) for seed, history in zip(seeds, histories, strict=True)
+    ]
+    return Earned(*(np.concatenate(values) for values in zip(*each, strict=True)))
 
 
 class Learner:

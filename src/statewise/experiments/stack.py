@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from statewise.data.device import DeviceLog
+from statewise.data.device import DeviceLog, KnownStates
 from statewise.data.sampling import RowSampler
 from statewise.parts.ratio import Ground
 from statewise.parts.ratio_closed_form import Flow
@@ -33,9 +33,10 @@ def stacked(prepared: Sequence[Any]) -> Any:
     length = float(np.mean([log.mean_length for log in logs]))
     grounds = [getattr(one, "ground", None) for one in prepared]
     fold = max((g.flow.folds.shape[1] for g in grounds if g is not None and g.flow is not None), default=0)
+    states = max((log.known.states.shape[0] for log in logs if log.known is not None), default=0)
     padded = []
     for one, log, ground in zip(prepared, logs, grounds, strict=True):
-        longer = _log(log, rows, ended, horizon, length)
+        longer = _log(log, rows, ended, horizon, length, states)
         changes: dict[str, Any] = {"log": longer}
         if ground is not None:
             changes["ground"] = _ground(ground, log.rows.table.shape[0], rows, fold)
@@ -45,11 +46,15 @@ def stacked(prepared: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
 
 
-def stack_of(prepared: Any) -> tuple[bool, bool]:
-    """Whether rows have a clock, and whether the state ratio has: logs of which both hold alike can be stacked."""
-    rows = getattr(getattr(prepared, "log", prepared), "rows", None)
+def stack_of(prepared: Any) -> tuple[bool, ...]:
+    """Whether rows have a clock, whether the state ratio has, and whether all actions are valued in closed form.
+
+    Logs of which all that holds alike can be stacked.
+    """
+    log = getattr(prepared, "log", prepared)
+    rows, known = getattr(log, "rows", None), getattr(log, "known", None)
     flow = getattr(getattr(prepared, "ground", None), "flow", None)
-    return rows is not None and rows.timed, flow is not None and flow.memory is not None
+    return rows is not None and rows.timed, flow is not None and flow.memory is not None, known is not None
 
 
 def part_of(stack: Any, which: Sequence[int]) -> Any:
@@ -64,7 +69,7 @@ def _padded(values: Array, length: int, mode: Literal["edge", "constant"] = "con
     return jnp.pad(values, padding, mode=mode)
 
 
-def _log(log: DeviceLog, rows: int, ended: int, horizon: int, mean_length: float) -> DeviceLog:
+def _log(log: DeviceLog, rows: int, ended: int, horizon: int, mean_length: float, states: int) -> DeviceLog:
     return replace(
         log,
         rows=replace(log.rows, table=_padded(log.rows.table, rows, "edge")),
@@ -73,6 +78,25 @@ def _log(log: DeviceLog, rows: int, ended: int, horizon: int, mean_length: float
         discounted=_sampler(log.discounted, horizon),
         horizon=horizon,
         mean_length=mean_length,
+        known=None if log.known is None else _known(log.known, rows, states),
+    )
+
+
+def _known(known: KnownStates, rows: int, states: int) -> KnownStates:
+    """Padded states are those of no row; nothing leads there."""
+
+    def longer(values: Array | None) -> Array | None:
+        return None if values is None else _padded(values, states)
+
+    onward = longer(known.onward)
+    return KnownStates(
+        place=_padded(known.place, rows, "edge"),
+        states=_padded(known.states, states),
+        legal=longer(known.legal),
+        rewards=_padded(known.rewards, states),
+        trials=longer(known.trials),
+        onward=None if onward is None else _padded(onward, states, axis=2),
+        noise=longer(known.noise),
     )
 
 

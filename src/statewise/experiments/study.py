@@ -32,6 +32,7 @@ class Cell:
     domain: str
     episodes: int
     lean: float = 0.0  # CartPole: how far the behaviour leans towards the balancing rule (1) or its opposite (−1)
+    gain: bool = False  # scores are shares of what can be gained: 0 is the behaviour, 1 the best policy
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 

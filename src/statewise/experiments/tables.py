@@ -87,6 +87,8 @@ def _runs(study: Study, jobs: Mapping[tuple[str, str, int], Mapping[str, np.ndar
 
 def _behaviour(study: Study, out: Path, cell: Cell) -> float:
     """What the behaviour earned, over the logs that were learned from."""
+    if cell.gain:
+        return 0.0
     paths = [records.log_path(out, cell, seed) for seed in study.datasets]
     returns = [records.read(path)[study.measure] for path in paths if path.is_file()]
     return float(np.concatenate(returns).mean()) if returns else float("nan")

@@ -33,6 +33,7 @@ PAPER_CARTPOLE = OPPOSD(
         members=1,
         terminal_weight=0.0,
         target_rate=1.0,
+        closed_form=False,
     ),
     actor=Actor(
         hidden=(32,),
@@ -61,6 +62,7 @@ PAPER_HIV = OPPOSD(
         members=1,
         terminal_weight=0.0,
         target_rate=1.0,
+        closed_form=False,
     ),
     actor=Actor(
         hidden=(16, 16, 16),

@@ -15,7 +15,7 @@ from statewise.ops.networks import Network, initial_network
 from statewise.parts import anchor
 from statewise.parts.anchor import Anchor
 from statewise.parts.learned import Learned, adam, descend, start
-from statewise.parts.policy import action_ratio, entropy, log_policy
+from statewise.parts.policy import action_ratio, entropy, expectation, log_policy
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Actor:
     batch: int = 5000
     baseline: bool = True
     entropy: float = 0.01
+    sure_steps: float = 10.0  # where all actions' values are known, steps are so many times as long …
+    sure_entropy: float = 0.2  # … and entropy has this weight at first, which falls to `entropy`
     relative: bool = True
     anchor: Anchor = field(default_factory=Anchor)
     clip: float | None = None  # the largest ρ
@@ -91,27 +93,49 @@ def ascend(
     cloned: Network,
     rows: Rows,
     weight: Float[Array, "*batch"],
-    advantage: Float[Array, "*batch"],
+    advantage: Float[Array, "*batch"] | Float[Array, "*batch actions"],
     updates: int,
     key: Key[Array, ""],
+    brake: Float[Array, ""] | None = None,
 ) -> tuple[Learned, Report]:
-    """One of `updates` steps along E[w ρ ∇log π · A] = E[w ∇ρ · A]; `weight` is w, up to its scale."""
+    """One of `updates` steps along E[w ρ ∇log π · A] = E[w ∇ρ · A]; `weight` is w, up to its scale.
+
+    Where A is known of all actions, along E[w Σ_a ∇π(a|s) A(s,a)], and without the anchor: such values are cautious
+    where the log has little to say, and few states or single decisions leave no others to drift in. `brake`, from 0 to
+    1, shortens the step.
+    """
     weight = weight / jnp.mean(weight)
-    deviation = jnp.sqrt(jnp.mean(weight * advantage**2))
+    every_action = advantage.ndim > weight.ndim
+    deviation = jnp.sqrt(jnp.mean((weight[..., None] if every_action else weight) * advantage**2))
     if settings.relative:
         advantage = advantage / jnp.maximum(deviation, 1e-8)
+    bonus = _falling_entropy(settings, learned, updates) if every_action else settings.entropy
 
     def loss(policy: Network) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, ""]]]:
         policy = seeing(settings, policy)
-        gain = jnp.mean(weight * action_ratio(policy, rows, settings.clip) * advantage)
-        spread = jnp.mean(weight * entropy(log_policy(policy, rows.state, rows.legal)))
+        log_pi = log_policy(policy, rows.state, rows.legal)
+        if every_action:
+            gain = jnp.mean(weight * expectation(advantage, log_pi))
+        else:
+            gain = jnp.mean(weight * action_ratio(policy, rows, settings.clip) * advantage)
+        spread = jnp.mean(weight * entropy(log_pi))
         pull = jnp.zeros(())
-        if settings.anchor.weight > 0:
+        if settings.anchor.weight > 0 and not every_action:
             pull = anchor.penalty(settings.anchor, policy, cloned, rows, key)
-        return -gain - settings.entropy * spread + settings.anchor.weight * pull, (spread, pull)
+        return -gain - bonus * spread + settings.anchor.weight * pull, (spread, pull)
 
     gradient, (spread, pull) = jax.grad(loss, has_aux=True)(learned.network)
     changes, state = optimiser(settings, updates).update(gradient, learned.optimiser)
+    length = settings.sure_steps if every_action else 1.0
+    if brake is not None or length != 1:
+        length = length if brake is None else length * brake
+        changes = jax.tree.map(lambda change: length * change, changes)
     network = optax.apply_updates(learned.network, changes)  # pyright: ignore[reportArgumentType]
     report = Report(spread, deviation, pull, optax.tree.norm(gradient))
     return Learned(network, state), report  # pyright: ignore[reportArgumentType]
+
+
+def _falling_entropy(settings: Actor, learned: Learned, updates: int) -> Float[Array, ""]:
+    """A softmax hardly moves where it is certain, right or wrong: it should not become so before it has learned."""
+    done = learned.optimiser[0].count / updates  # pyright: ignore[reportIndexIssue, reportAttributeAccessIssue]
+    return settings.entropy + jnp.maximum(1 - done, 0.0) * (settings.sure_entropy - settings.entropy)

@@ -12,11 +12,14 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
+from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
-from statewise.data.device import DeviceLog, Rows
+from statewise.data.device import DeviceLog, KnownStates, Rows
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Least, Network, initial_network, members, seen_by
 from statewise.ops.returns import lambda_returns
+from statewise.parts import known_values
+from statewise.parts.known_values import Values
 from statewise.parts.learned import start
 from statewise.parts.policy import action_ratio
 from statewise.parts.tracked import Tracked, descend_tracked
@@ -41,9 +44,10 @@ class Critic:
     members: int = 2  # critics side by side; the least of their values counts
     terminal_weight: float = 1.0  # of the loss V̂² in states where episodes ended
     target_rate: float = 0.02  # how fast the network that targets bootstrap from follows; 1: it is the critic itself
+    closed_form: bool = True  # values of all actions where episodes are single decisions, or states are few
 
 
-Value = Tracked
+Value = Tracked | Values  # the latter where all actions are valued in closed form
 
 
 class Batch(eqx.Module):
@@ -66,16 +70,22 @@ def value_discount(settings: Critic, dataset: Dataset, discount: float) -> float
     return discount if discount < 1 else 1 - 1 / max(SHORTEST_VIEW, 2 * float(dataset.lengths.mean()))
 
 
+def known_states(settings: Critic, dataset: Dataset) -> KnownStates | None:
+    """What values all actions in closed form, where the log is simple enough; observations must be scaled."""
+    knows_time = settings.clock and has_clock(dataset)  # counts do not
+    return known_values.known_states(dataset) if settings.closed_form and not knows_time else None
+
+
 def optimiser(settings: Critic) -> optax.GradientTransformation:
     return optax.adam(settings.learning_rate)
 
 
-def initial(settings: Critic, features: int, key: Key[Array, ""]) -> Value:
+def initial(settings: Critic, features: int, key: Key[Array, ""]) -> Tracked:
     sizes = (features, *settings.hidden, 1)
     network = initial_network(key, sizes)
     if settings.members > 1:
         network = Least(tuple(initial_network(one, sizes) for one in jax.random.split(key, settings.members)))
-    return Value(start(network, optimiser(settings)), network)
+    return Tracked(start(network, optimiser(settings)), network)
 
 
 def draw(
@@ -122,10 +132,25 @@ def action_values(settings: Critic, network: Network | Least, batch: Batch, log:
     return returns(rows.reward, onward, next_ratio, (rows.last > 0) | cut, log.value_discount, settings.trace)
 
 
+def initial_value(network: Network | Least | Values, log: DeviceLog, key: Key[Array, ""], count: int):
+    """The mean of V̂ over so many first states."""
+    first = log.draw_first(key, count)
+    if isinstance(network, Values):
+        assert log.known is not None
+        return jnp.mean(network.states[log.known.place[first.index]])
+    return jnp.mean(values(network, log.scale, first.state))
+
+
 def advantages(
-    settings: Critic, network: Network | Least, batch: Batch, log: DeviceLog, baseline: bool
-) -> Float[Array, "*batch"]:
-    """Q(s,a), less V̂(s) with a `baseline`; since E[ρ∇log π] = 0, that does not change the gradient's mean."""
+    settings: Critic, network: Network | Least | Values, batch: Batch, log: DeviceLog, baseline: bool
+) -> Float[Array, "*batch"] | Float[Array, "*batch actions"]:
+    """Q(s,a), less V̂(s) with a `baseline`; since E[ρ∇log π] = 0, that does not change the gradient's mean.
+
+    Where all actions are valued, Q of all, less their mean.
+    """
+    if isinstance(network, Values):
+        worth = known_values.of_rows(network, log, batch.rows.index)
+        return worth - jnp.mean(worth, axis=-1, keepdims=True) if baseline else worth
     gain = action_values(settings, network, batch, log)
     if baseline:
         gain = gain - values(network, log.scale, batch.rows.state)
@@ -146,6 +171,9 @@ def fit(
 
     With `state_weight`, errors are also weighted by w(s): V̂ is then best where the policy goes, not the behaviour.
     """
+    if log.known is not None:
+        return known_values.evaluate(log.known, value, policy, log.value_discount), jnp.zeros(())
+    assert isinstance(value, Tracked)
     drawn = draw(settings, policy, log, key_for(key, "rows"), settings.batch, steps)
     if state_weight is not None:
         drawn = Batch(drawn.rows, drawn.ratio, drawn.weight * state_weight(drawn.rows))
@@ -168,7 +196,7 @@ def fit(
             result = result + settings.terminal_weight * jnp.mean(network(seen_by(network, ended)) ** 2)
         return result
 
-    def step(value: Value, drawn: tuple[Batch, Array]) -> tuple[Value, Float[Array, ""]]:
+    def step(value: Tracked, drawn: tuple[Batch, Array]) -> tuple[Tracked, Float[Array, ""]]:
         batch, ended = drawn
         loss_now = partial(loss, target=value.target, batch=batch, ended=ended)
         return descend_tracked(value, optimiser(settings), loss_now, settings.target_rate)

@@ -70,9 +70,8 @@ def measure(
     actor: Learned,
 ) -> Metrics:
     total = jnp.sum(weight)
-    starts = log.draw_initial(key, INITIAL_STATES)
     return Metrics(
-        value=jnp.mean(critic.values(value.network, log.scale, starts)),
+        value=critic.initial_value(value.network, log, key, INITIAL_STATES),
         reward=jnp.sum(weight * batch.ratio * batch.rows.reward) / total,
         ratio_ess=total**2 / (jnp.sum(batch.weight) * _second_moment(weight, batch.weight)),
         ratio_largest=jnp.max(weight) / total,

@@ -21,6 +21,7 @@ from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
 from statewise.parts import ratio_closed_form, ratio_cop_td, ratio_network
 from statewise.parts.chain import Chain, Kind
+from statewise.parts.critic import Batch
 from statewise.parts.learned import Learned
 from statewise.parts.policy import action_ratio
 from statewise.parts.ratio_closed_form import Basis, ClosedForm, Flow, Solution
@@ -102,6 +103,8 @@ def fit(
             settings, ground, state, partial(action_ratio, policy, clip=settings.clip), log, chain, steps, key
         )
     assert ground.flow is not None
+    if log.horizon == 1 and chain != "continuing":
+        return state  # w ≡ 1: every episode begins in the same states, whatever the policy
     rows, weight = ratio_closed_form.draw_rows(ground.flow, settings.rows, key_for(key, "rows"))
     ratio = action_ratio(policy, log.rows.take(rows), settings.clip)
     return ratio_closed_form.solve(settings, ground.flow, rows, weight, ratio)
@@ -162,3 +165,16 @@ def of_states(
 def network_of(state: Learned | Tracked) -> Network:
     """The network that w is read from: of COP-TD's two the slow one, in which the noise of single steps is averaged."""
     return state.target if isinstance(state, Tracked) else state.network
+
+
+def brake(least: float, batch: Batch, weight: Float[Array, "*batch"]) -> Float[Array, ""] | None:
+    """By how much a step is shortened: 1 while wρ has an effective share of `least` of the rows, 0 from half of it on.
+
+    Where few rows stand for all that the policy does, the log no longer says where to go; what a policy has learned
+    up to there stays. `weight` is w of each row times the row's own.
+    """
+    if least == 0:
+        return None
+    together = weight * batch.ratio
+    share = jnp.sum(together) ** 2 / (jnp.sum(batch.weight) * jnp.maximum(jnp.sum(together**2), 1e-12))
+    return jnp.clip(2 * share / least - 1, 0.0, 1.0)

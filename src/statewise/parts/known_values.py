@@ -1,0 +1,157 @@
+"""Values of all actions in closed form, for logs that are simple enough: single decisions, or few states.
+
+Where an episode is one decision, Q̂ is a regression of rewards (`reward_model`). Where the log has few states, each seen
+often, it is counted: with n(s,a) decisions, mean rewards r̂ and frequencies P̂ of what followed,
+
+    Q̂ = r̂ − c σ̂/√n + γ P̂ V̂,     V̂(s) = Σ_a π(a|s) Q̂(s,a),
+
+solved exactly for the policy π. σ̂ is the deviation of r + γV̂(s') from its mean in (s,a), over all rows: what was tried
+less must look better by more. An action that was never tried in a state is worth what the worst one there is.
+Either way the actor follows Σ_a ∇π(a|s) Q̂(s,a) in the logged states, without the noise of ρ.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from statewise.data.clock import has_clock
+from statewise.data.dataset import Dataset
+from statewise.data.device import DeviceLog, KnownStates, row_table
+from statewise.ops.networks import Network
+from statewise.parts import reward_model
+from statewise.parts.policy import log_policy
+
+CAUTION = 0.75  # c
+SAMPLE = 2000  # rows in which states must repeat, before all are compared
+ROWS_PER_STATE = 4  # at least, on average
+MOST_ENTRIES = 20_000_000  # of P̂
+
+
+class Values(eqx.Module):
+    """Q̂ and V̂ of every state for one policy, and σ̂."""
+
+    actions: Float[Array, "states actions"]
+    states: Float[Array, " states"]
+    deviation: Float[Array, ""]
+
+    @property
+    def network(self) -> Values:
+        return self
+
+
+def known_states(dataset: Dataset) -> KnownStates | None:
+    """What is needed to value all actions; None where the log is not simple enough. Observations must be scaled."""
+    if reward_model.single_decisions(dataset):
+        rewards = reward_model.expected_rewards(dataset)
+        place = np.arange(len(dataset), dtype=np.int32)
+        return _on_device(place, dataset.observations, dataset.legal, rewards, None, None, None)
+    return _counted(dataset)
+
+
+def evaluate(known: KnownStates, before: object, policy: Network | None, discount: Float[Array, ""]) -> Values:
+    """Q̂ of the policy, or of the behaviour; σ̂ is that of the values `before`, if there are any."""
+    deviation = before.deviation if isinstance(before, Values) else jnp.zeros(())
+    if known.onward is None or known.trials is None or known.noise is None:
+        chances = _uniform(known.rewards) if policy is None else _chances(known, policy)
+        return Values(known.rewards, jnp.sum(chances * known.rewards, axis=1), deviation)
+    trials = known.trials
+    tried = trials > 0
+    chances = trials / jnp.maximum(jnp.sum(trials, axis=1, keepdims=True), 1.0)
+    if policy is not None:
+        chances = _chances(known, policy)
+    # what was never tried counts as the worst of the others, which are not known before they are valued
+    held = jnp.where(tried, chances, 0.0)
+    held = held / jnp.maximum(jnp.sum(held, axis=1, keepdims=True), 1e-8)
+    paid = known.rewards - CAUTION * deviation / jnp.sqrt(jnp.maximum(trials, 1.0))
+    move = jnp.einsum("sa,sat->st", held, known.onward)
+    values = jnp.linalg.solve(jnp.eye(len(move)) - discount * move, jnp.sum(held * paid, axis=1))
+    following = discount * known.onward @ values
+    variance = known.noise + jnp.maximum(discount**2 * known.onward @ values**2 - following**2, 0.0)
+    spread = jnp.sqrt(jnp.sum(trials * variance) / jnp.sum(trials))
+    worth = paid + following
+    worst = jnp.min(jnp.where(tried, worth, jnp.inf), axis=1, keepdims=True)
+    return Values(jnp.where(tried, worth, jnp.where(jnp.isfinite(worst), worst, 0.0)), values, spread)
+
+
+def of_rows(values: Values, log: DeviceLog, index: Int[Array, "*batch"]) -> Float[Array, "*batch actions"]:
+    assert log.known is not None
+    return values.actions[log.known.place[index]]
+
+
+def _chances(known: KnownStates, policy: Network) -> Float[Array, "states actions"]:
+    return jnp.exp(log_policy(policy, known.states, known.legal))
+
+
+def _uniform(table: Float[Array, "states actions"]) -> Float[Array, "states actions"]:
+    return jnp.full(table.shape, 1 / table.shape[1])
+
+
+def _counted(dataset: Dataset) -> KnownStates | None:
+    """Counts of every (s,a) and (s,a,s') of a log with few states."""
+    timed = has_clock(dataset)
+    seen = dataset.observations[:, :-1] if timed else dataset.observations
+    sample = seen[np.random.default_rng(0).choice(len(seen), min(SAMPLE, len(seen)), replace=False)]
+    if len(np.unique(sample, axis=0)) * 2 > len(sample):
+        return None
+    states, first, place = np.unique(seen, axis=0, return_index=True, return_inverse=True)
+    count, actions = len(states), dataset.action_count
+    if count * ROWS_PER_STATE > len(seen) or count * count * actions > MOST_ENTRIES:
+        return None
+    rows = jax.device_get(row_table(dataset, propensities=False).take(jnp.arange(len(dataset))))
+    following = _places(states, rows.next_state[:, : seen.shape[1]])
+    onward = rows.onward > 0
+    # nothing is known of a state in which no decision was logged: rows that lead there are left out
+    usable = (rows.usable > 0) & (rows.live > 0) & (~onward | (following >= 0))
+    place = place.reshape(-1)
+    pair = (place[usable], rows.action[usable])
+    trials, rewards, noise = (np.zeros((count, actions)) for _ in range(3))
+    np.add.at(trials, pair, 1.0)
+    np.add.at(rewards, pair, dataset.rewards[usable])
+    moves = np.zeros((count, actions, count), np.float32)
+    on = usable & onward
+    np.add.at(moves, (place[on], rows.action[on], following[on]), 1.0)
+    each = np.maximum(trials, 1.0)
+    mean = rewards / each
+    np.add.at(noise, pair, (dataset.rewards[usable] - mean[pair]) ** 2)
+    return _on_device(
+        place.astype(np.int32),
+        states,
+        None if dataset.legal is None else dataset.legal[first],
+        mean,
+        trials,
+        moves / each[..., None],
+        noise / each,
+    )
+
+
+def _places(states: Float[np.ndarray, "n features"], others: Float[np.ndarray, "m features"]) -> Int[np.ndarray, " m"]:
+    """Where each of the others stands among the states; −1 where it does not."""
+    number = {state.tobytes(): i for i, state in enumerate(np.ascontiguousarray(states, np.float32))}
+    return np.array([number.get(one.tobytes(), -1) for one in np.ascontiguousarray(others, np.float32)], np.int64)
+
+
+def _on_device(
+    place: Int[np.ndarray, " rows"],
+    states: Float[np.ndarray, "states features"],
+    legal: Bool[np.ndarray, "states actions"] | None,
+    rewards: Float[np.ndarray, "states actions"],
+    trials: Float[np.ndarray, "states actions"] | None,
+    onward: Float[np.ndarray, "states actions states"] | None,
+    noise: Float[np.ndarray, "states actions"] | None,
+) -> KnownStates:
+    def put(values: np.ndarray | None) -> Array | None:
+        return None if values is None else jnp.asarray(values, jnp.float32)
+
+    return KnownStates(
+        place=jnp.asarray(place),
+        states=jnp.asarray(states, jnp.float32),
+        legal=None if legal is None else jnp.asarray(legal),
+        rewards=jnp.asarray(rewards, jnp.float32),
+        trials=put(trials),
+        onward=put(onward),
+        noise=put(noise),
+    )
