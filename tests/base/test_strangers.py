@@ -99,6 +99,7 @@ def test_what_numpy_writes_is_read(tmp_path):
         (b"", ""),
         (TRAP, ""),
     ],
+    ids=range(10),  # contents make poor names, and TRAP has another in every process
 )
 def test_arrays_that_are_not_what_they_say_are_refused(tmp_path, contents, reason):
     path = archive(tmp_path / "a.npz", [("value.npy", contents)])

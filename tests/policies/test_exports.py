@@ -68,7 +68,7 @@ def test_an_export_that_differs_is_not_written(policy, monkeypatch):
 
 @pytest.mark.parametrize("format", ["onnx", "numpy"])
 def test_trees_are_not_exported(trees, format):
-    with pytest.raises(ValueError, match="expected a network, got a TreePolicy: only networks can be exported"):
+    with pytest.raises(ValueError, match="expected a network, or a step between networks, got a TreePolicy: only those can be exported"):
         export_policy(trees, format)
 
 
@@ -121,4 +121,4 @@ def test_a_run_gives_its_chosen_policy_or_the_last(policy, tmp_path):
     replace(policy, card={"log": "of the run"}).save(folder.chosen)
     found, words = folder.policy()
     assert found.card["log"] == "of the run"
-    assert "chosen" in words
+    assert "certified" in words

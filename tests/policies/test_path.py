@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from statewise.domains.behaviours import as_act
+from statewise.policies.exports import EXPORTS, export_policy
 from statewise.policies.files import PolicyFileError, load_policy
 from statewise.policies.network import Policy
 from statewise.policies.path import PathPolicy, blended
@@ -109,3 +110,12 @@ def test_a_simulator_plays_it_as_it_is(way):
     act = as_act(path)
     found = np.stack([np.asarray(act(jnp.asarray(state, jnp.float32))) for state in STATES[:5]])
     np.testing.assert_allclose(found, path.probabilities(STATES[:5]), atol=1e-5)
+
+
+@pytest.mark.parametrize("format", ["onnx", "numpy"])
+@pytest.mark.parametrize("way", ["mixture", "geometric"])
+def test_exports_act_as_the_policy_does_also_a_path_within_a_path(format, way):
+    policy = PathPolicy(PathPolicy(TODAY, GOAL, 0.3), network(4), 0.6, way)
+    contents = export_policy(policy, format)
+    found = EXPORTS[format].probabilities(contents, STATES)
+    np.testing.assert_allclose(found, policy.probabilities(STATES), atol=1e-9)

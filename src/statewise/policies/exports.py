@@ -14,6 +14,7 @@ from statewise.data.encoding import Code
 from statewise.policies.act import arrange, codes_of
 from statewise.policies.files import StoredPolicy
 from statewise.policies.network import Policy
+from statewise.policies.path import PathPolicy
 
 TOLERANCE = 1e-6  # between a file's probabilities and the policy's own
 TRIED = 1000  # observations that both are asked about
@@ -62,9 +63,9 @@ def raw_rows(policy: StoredPolicy, count: int = TRIED, seed: int = 0) -> list[li
     if codes is None:
         return None
     rng = np.random.default_rng(seed)
-    spread = {name: (0.0, 1.0) for name in policy.observation_names}
-    if isinstance(policy, Policy):
-        spread = dict(zip(policy.observation_names, zip(policy.mean, policy.std, strict=True), strict=True))
+    spread, network = {name: (0.0, 1.0) for name in policy.observation_names}, spread_of(policy)
+    if network is not None:
+        spread = dict(zip(network.observation_names, zip(network.mean, network.std, strict=True), strict=True))
     return [[_raw(code, spread.get(code.name, (0.0, 1.0)), rng) for code in codes] for _ in range(count)]
 
 
@@ -82,17 +83,39 @@ def _raw(code: Code, spread: tuple[float, float], rng: np.random.Generator) -> A
     return bool(rng.random() < 0.5) if code.kind == "flag" else float(number)
 
 
-def only_network(policy: StoredPolicy) -> Policy:
-    """The policy, for formats that hold nothing but networks."""
+# A network by its place, or a step between two of these: its way, its step, and its ends
+Shape = int | tuple[str, float, Any, Any]
+
+
+def networks_of(policy: Any) -> tuple[list[Policy], Shape]:
+    """The networks that a policy is made of, and how: for formats that hold nothing else."""
+    if isinstance(policy, PathPolicy):
+        (first, today), (second, goal) = networks_of(policy.today), networks_of(policy.goal)
+        return [*first, *second], (policy.way, policy.step, today, _shifted(goal, len(first)))
     if not isinstance(policy, Policy):
         raise ValueError(
-            f"expected a network, got a {type(policy).__name__}: only networks can be exported; the policy's own "
-            "file can be used without anything but NumPy (statewise.load_policy)"
+            f"expected a network, or a step between networks, got a {type(policy).__name__}: only those can be "
+            "exported; the policy's own file can be used without anything but NumPy (statewise.load_policy)"
         )
-    return policy
+    return [policy], 0
+
+
+def _shifted(shape: Shape, by: int) -> Shape:
+    if isinstance(shape, int):
+        return shape + by
+    way, step, today, goal = shape
+    return way, step, _shifted(today, by), _shifted(goal, by)
 
 
 def _observations(policy: StoredPolicy) -> np.ndarray:
     """Random ones, [n, features]; for a network, twice as far from the log's mean as the log's own."""
     noise = np.random.default_rng(0).normal(size=(TRIED, len(policy.observation_names)))
-    return policy.mean + 2 * noise * policy.std if isinstance(policy, Policy) else noise
+    network = spread_of(policy)
+    return noise if network is None else network.mean + 2 * noise * network.std
+
+
+def spread_of(policy: Any) -> Policy | None:
+    """A network that knows the mean and deviation of the log's observations; None where there is none."""
+    if isinstance(policy, PathPolicy):
+        return spread_of(policy.today)
+    return policy if isinstance(policy, Policy) else None

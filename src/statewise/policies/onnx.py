@@ -10,7 +10,7 @@ import numpy as np
 
 from statewise.data.encoding import Code, as_word, days_of, is_gap
 from statewise.data.schema import Schema
-from statewise.policies.exports import Export, only_network, raw_codes
+from statewise.policies.exports import Export, Shape, networks_of, raw_codes
 from statewise.policies.files import StoredPolicy
 from statewise.policies.network import Policy
 
@@ -33,7 +33,7 @@ def to_onnx(policy: StoredPolicy, name: str = "policy") -> bytes:
     words ("" is a gap), and otherwise a double (NaN is a gap), which for true and false is 1 or 0 and for dates counts
     days since 1970-01-01. In float64 throughout: an observation of a million is then as exact as it is here.
     """
-    return _model(only_network(policy)).SerializeToString()
+    return _model(policy).SerializeToString()
 
 
 def probabilities(contents: bytes, observations: Any) -> np.ndarray:
@@ -60,7 +60,7 @@ def _input(code: Code, column: Sequence[Any]) -> np.ndarray:
     return np.array([[np.nan if is_gap(value) else float(value)] for value in column])
 
 
-def _model(policy: Policy) -> onnx.ModelProto:
+def _model(policy: StoredPolicy) -> onnx.ModelProto:
     features, actions = len(policy.observation_names), len(policy.action_names)
     codes = raw_codes(policy)
     graph = _Graph()
@@ -70,16 +70,11 @@ def _model(policy: Policy) -> onnx.ModelProto:
         entries = [graph.column(code) for code in codes]
         graph.add("Concat", [f"/column/{code.name}" for code in codes], "/observations", axis=1)
     observations = "observations" if codes is None else "/observations"
-    graph.add("Sub", [observations, graph.constant("/mean", policy.mean)], "/centred")
-    graph.add("Div", ["/centred", graph.constant("/std", policy.std)], "/layer_0")
-    last = len(policy.weights) - 1
-    for i, (weight, bias) in enumerate(zip(policy.weights, policy.biases, strict=True)):
-        layer = [f"/layer_{i}", graph.constant(f"/weight_{i}", weight), graph.constant(f"/bias_{i}", bias)]
-        graph.add("Gemm", layer, "/logits" if i == last else f"/affine_{i}")
-        if i < last:
-            graph.add("Relu", [f"/affine_{i}"], f"/layer_{i + 1}")
-    graph.add("Softmax", ["/logits"], "probabilities", axis=1)
-    graph.add("ArgMax", ["/logits"], "likeliest", axis=1, keepdims=0)
+    networks, shape = networks_of(policy)
+    for place, network in enumerate(networks):
+        graph.network(network, observations, place)
+    graph.add("Identity", [graph.blend(shape)], "probabilities")
+    graph.add("ArgMax", ["probabilities"], "likeliest", axis=1, keepdims=0)
     made = helper.make_graph(
         graph.nodes,
         "statewise policy",
@@ -111,6 +106,37 @@ class _Graph:
     def constant(self, name: str, value: Any, kind: type = np.float64) -> str:
         self.constants.append(numpy_helper.from_array(np.asarray(value, kind), name))
         return name
+
+    def network(self, policy: Policy, observations: str, place: int) -> None:
+        """Adds a network's probabilities, as `/PLACE/probabilities`."""
+        own = f"/{place}"
+        self.add("Sub", [observations, self.constant(f"{own}/mean", policy.mean)], f"{own}/centred")
+        self.add("Div", [f"{own}/centred", self.constant(f"{own}/std", policy.std)], f"{own}/layer_0")
+        last = len(policy.weights) - 1
+        for i, (weight, bias) in enumerate(zip(policy.weights, policy.biases, strict=True)):
+            constants = self.constant(f"{own}/weight_{i}", weight), self.constant(f"{own}/bias_{i}", bias)
+            self.add("Gemm", [f"{own}/layer_{i}", *constants], f"{own}/logits" if i == last else f"{own}/affine_{i}")
+            if i < last:
+                self.add("Relu", [f"{own}/affine_{i}"], f"{own}/layer_{i + 1}")
+        self.add("Softmax", [f"{own}/logits"], f"{own}/probabilities", axis=1)
+
+    def blend(self, shape: Shape, own: str = "/path") -> str:
+        """Adds what `policies.path.blended` does; returns the name of the probabilities."""
+        if isinstance(shape, int):
+            return f"/{shape}/probabilities"
+        way, step, *ends = shape
+        today, goal = (self.blend(end, f"{own}/{name}") for end, name in zip(ends, ("today", "goal"), strict=True))
+        operator = "Mul" if way == "mixture" else "Pow"
+        shares = (1 - step, step)
+        parts = [
+            self.add(operator, [end, self.constant(f"{own}/share_{i}", share)], f"{own}/part_{i}")
+            for i, (end, share) in enumerate(zip((today, goal), shares, strict=True))
+        ]
+        if way == "mixture":
+            return self.add("Add", parts, f"{own}/probabilities")
+        product = self.add("Mul", parts, f"{own}/product")
+        total = self.add("ReduceSum", [product, self.constant(f"{own}/axis", [1], np.int64)], f"{own}/total")
+        return self.add("Div", [product, total], f"{own}/probabilities")
 
     def column(self, code: Code) -> onnx.ValueInfoProto:
         """Adds the features of a raw column, as `/column/NAME` [n, features]; returns the input."""

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from statewise.policies.act import codes_of
-from statewise.policies.exports import Export, only_network, raw_codes
+from statewise.policies.exports import Export, networks_of, raw_codes
 from statewise.policies.files import StoredPolicy
+from statewise.policies.network import Policy
 
 MEANING = "The probability of each action, [n, actions], for observations [n, features] in the order of OBSERVATIONS."
 RAW_MEANING = "The probability of each action, [n, actions], for raw rows: lists in the order of COLUMNS, or dicts."
@@ -33,11 +34,12 @@ OBSERVATIONS = {observations}
 ACTIONS = {actions}
 CARD = json.loads({card})
 
-MEAN = np.array({mean})
-STD = np.array({std})
-LAYERS = [
-{layers}
+# Of each network: mean and deviation of the observations, and its layers
+NETWORKS = [
+{networks}
 ]
+# Which network acts; or a step between two policies: its way, its step, what is done today, and the goal
+POLICY = {shape}
 
 
 def probabilities(observations, legal=None):
@@ -48,10 +50,27 @@ def probabilities(observations, legal=None):
         raise ValueError(f"expected observations {{wanted}}, got {{list(observations.shape)}}")
     if not np.isfinite(observations).all():
         raise ValueError("expected finite numbers, and an observation is missing or infinite")
-    hidden = (observations - MEAN) / STD
-    for weight, bias in LAYERS[:-1]:
+    return blend(POLICY, observations, legal)
+
+
+def blend(policy, observations, legal):
+    """A network's probabilities, or those of a step between two policies."""
+    if isinstance(policy, int):
+        return act(*NETWORKS[policy], observations, legal)
+    way, step, *ends = policy
+    today, goal = (blend(end, observations, legal) for end in ends)
+    if way == "mixture":
+        return (1 - step) * today + step * goal
+    product = today ** (1 - step) * goal**step
+    return product / product.sum(axis=1, keepdims=True)
+
+
+def act(mean, std, layers, observations, legal):
+    """softmax(W·relu(… (s − mean)/std …) + b)."""
+    hidden = (observations - mean) / std
+    for weight, bias in layers[:-1]:
         hidden = np.maximum(hidden @ weight + bias, 0)
-    weight, bias = LAYERS[-1]
+    weight, bias = layers[-1]
     logits = hidden @ weight + bias
     if legal is not None:
         logits = np.where(legal, logits, -np.inf)
@@ -125,11 +144,10 @@ def days(value, format):
 
 def to_python(policy: StoredPolicy, name: str = "policy") -> bytes:
     """The contents of the file `name`.py. Numbers are written so that they come back bit for bit."""
-    policy = only_network(policy)
+    networks, shape = networks_of(policy)
     codes = raw_codes(policy)
-    means = dict(zip(policy.observation_names, policy.mean.tolist(), strict=True))
+    means = dict(zip(policy.observation_names, networks[0].mean.tolist(), strict=True))
     rows = [code.example(float(f"{means.get(code.name, 0.0):.4g}")) for code in codes_of(policy)]
-    layers = zip(policy.weights, policy.biases, strict=True)
     columns = repr(json.dumps([asdict(code) for code in codes or ()]))
     text = TEMPLATE.format(
         module=name if name.isidentifier() else "policy",
@@ -139,9 +157,8 @@ def to_python(policy: StoredPolicy, name: str = "policy") -> bytes:
         actions=pformat(list(policy.action_names), width=110),
         # as text: JSON's null and true are not Python's
         card=repr(json.dumps(policy.full_card())),
-        mean=policy.mean.tolist(),
-        std=policy.std.tolist(),
-        layers="\n".join(f"    (np.array({w.tolist()}),\n     np.array({b.tolist()}))," for w, b in layers),
+        networks="\n".join(map(_network, networks)),
+        shape=repr(shape),
         imports="" if codes is None else "from datetime import datetime, timezone\n",
         meaning=MEANING if codes is None else RAW_MEANING,
         read="np.asarray(observations, dtype=float)" if codes is None else "encode(observations)",
@@ -149,6 +166,12 @@ def to_python(policy: StoredPolicy, name: str = "policy") -> bytes:
         script=NUMBERS if codes is None else RAW,
     )
     return text.encode()
+
+
+def _network(policy: Policy) -> str:
+    layers = zip(policy.weights, policy.biases, strict=True)
+    written = "\n".join(f"      (np.array({w.tolist()}),\n       np.array({b.tolist()}))," for w, b in layers)
+    return f"    (np.array({policy.mean.tolist()}),\n     np.array({policy.std.tolist()}),\n     [\n{written}\n     ]),"
 
 
 def probabilities(contents: bytes, observations: Any) -> np.ndarray:
