@@ -42,7 +42,7 @@ GROUPS = {
     "What is it worth?": "evaluate evaluate_all Estimate gate Decision select Selection prepare fit_ratio ESTIMATORS",
     "What it rests on": "MEASURES Measure Measurement Support",
     "Policies": "load_policy Policy TreePolicy PathPolicy as_target",
-    "Simulators": "DOMAINS",
+    "Simulators": "DOMAINS rounds Round",
 }
 
 

@@ -31,6 +31,8 @@ from statewise.learning.fit import Result as Result
 from statewise.learning.fit import fit as fit
 from statewise.learning.presets import preset as preset
 from statewise.learning.today import model_of_today as model_of_today
+from statewise.loop import Round as Round
+from statewise.loop import rounds as rounds
 from statewise.ope.certify import Certificate as Certificate
 from statewise.ope.certify import certify as certify
 from statewise.ope.estimate import Estimate as Estimate

@@ -138,7 +138,9 @@ def test_trees_act_and_say_why_they_are_not_exported(run, trees, tmp_path):
         ]
         out = run("export", source, "--format", "numpy", "--out", tmp_path / "x.py")
         assert out.returncode == 2
-        assert "expected a network, or a step between networks, got a TreePolicy: only those can be exported" in out.stderr
+        assert (
+            "expected a network, or a step between networks, got a TreePolicy: only those can be exported" in out.stderr
+        )
         assert not (tmp_path / "x.py").exists()
 
 

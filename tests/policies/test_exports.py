@@ -68,7 +68,9 @@ def test_an_export_that_differs_is_not_written(policy, monkeypatch):
 
 @pytest.mark.parametrize("format", ["onnx", "numpy"])
 def test_trees_are_not_exported(trees, format):
-    with pytest.raises(ValueError, match="expected a network, or a step between networks, got a TreePolicy: only those can be exported"):
+    with pytest.raises(
+        ValueError, match="expected a network, or a step between networks, got a TreePolicy: only those can be exported"
+    ):
         export_policy(trees, format)
 
 

@@ -31,9 +31,14 @@ RANGES = {
     **dict.fromkeys(
         ("learning_rate", "clone_rate", "weight_decay", "entropy", "weight", "spread", "noise"), NOT_NEGATIVE
     ),
+    "sure_steps": POSITIVE,
+    "counterfactual": SHARE,
+    "sure_entropy": NOT_NEGATIVE,
     **dict.fromkeys(("terminal_weight", "conservatism", "truncation", "trust", "regularisation"), NOT_NEGATIVE),
     **dict.fromkeys(("clip", "bandwidth", "temperature", "start"), POSITIVE),
-    **dict.fromkeys(("trace", "epsilon", "share", "smallest", "smoothing"), SHARE),
+    **dict.fromkeys(
+        ("trace", "epsilon", "share", "smallest", "smoothing", "least_share", "ahead_share", "carry"), SHARE
+    ),
     **dict.fromkeys(("discount", "value_discount", "target_rate", "average_rate"), PART),
     **dict.fromkeys(("batch", "clone_batch", "members", "updates", "horizon", "trees", "leaf", "rows"), COUNT),
     **dict.fromkeys(("steps", "warm_steps", "clone_steps"), STEPS),

@@ -60,7 +60,7 @@ def command(
     target = RunFolder.open(policy).learned() if policy.is_dir() else as_target(policy)
 
     def read(path: Path) -> Dataset:
-        dataset, estimate = read_log(path, options, console, policy=target)
+        dataset, estimate = read_log(path, dict(options), console, policy=target)
         return estimated(dataset, console, options["propensity_model"]) if estimate else dataset
 
     held_out, known = read(log), None if learning is None else read(learning)

@@ -53,6 +53,7 @@ _add(
 _add(
     "research",
     collect="Write a log of simulated decisions.",
+    rounds="Log, improve and deploy in a simulator, again and again.",
     score="Play a run's policies in a simulator.",
     reproduce="Run the paper's experiments again.",
 )

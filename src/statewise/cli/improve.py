@@ -90,7 +90,7 @@ def _read(logs: Sequence[Path], options: dict[str, Any], console: Console) -> li
     datasets: list[Dataset] = []
     for log in logs:
         like = ReadLike(datasets[0]) if datasets else None
-        datasets.append(read_log(log, options, console, policy=like)[0])
+        datasets.append(read_log(log, dict(options), console, policy=like)[0])
     return datasets
 
 

@@ -11,6 +11,7 @@ import click
 
 from statewise.base.files import check_writable, make_folder
 from statewise.cli.config import config_option
+from statewise.cli.terminal import messages, note
 from statewise.cli.types import Actions, Order, listed
 from statewise.data.horizon import CutOff
 from statewise.data.rawlog import NAMED, Columns
@@ -117,8 +118,16 @@ def policy_at(path: Path) -> tuple[StoredPolicy, str]:
     if path.is_dir():
         from statewise.learning.runs import RunFolder  # it waits for JAX, which a policy file does not need
 
-        return RunFolder.open(path).policy()
-    return load_policy(path), "the policy in that file"
+        policy, which = RunFolder.open(path).policy()
+    else:
+        policy, which = load_policy(path), "the policy in that file"
+    if policy.card.get("certified") is False:
+        note(
+            messages(),
+            "This is a goal that no log vouches for yet. policy.safetensors beside it, where there is one, may be "
+            "deployed; `statewise certify` finds the best step towards it.",
+        )
+    return policy, which
 
 
 def misfit(policy: Any, source: Any) -> str | None:

@@ -59,7 +59,7 @@ class PathPolicy:
 
     def probabilities(self, observations: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
         """π(·|s), [n, actions], for observations [n, features]; actions that are not `legal` have probability 0."""
-        today, goal = (getattr(self, end).probabilities(observations, legal) for end in ENDS)
+        today, goal = (_probabilities(getattr(self, end), observations, legal) for end in ENDS)
         return blended(today, goal, self.step, self.way)
 
     def full_card(self) -> dict[str, Any]:
@@ -97,6 +97,17 @@ class PathPolicy:
         names = {name: common[name] for name in ("observation_names", "action_names")}
         ends = {end: _end(end, tensors, header[end], names, depth) for end in ENDS}
         return cls(**ends, step=float(step), way=way, card=common["card"])
+
+
+def _probabilities(policy: Any, observations: np.ndarray, legal: np.ndarray | None) -> np.ndarray:
+    """Of a policy from a file, or of a function of observations alone."""
+    if isinstance(policy, StoredPolicy):
+        return policy.probabilities(observations, legal)
+    given = np.asarray(getattr(policy, "probabilities", policy)(observations), np.float64)
+    if legal is None:
+        return given
+    allowed = np.where(legal, given, 0.0)
+    return allowed / allowed.sum(axis=1, keepdims=True)
 
 
 def _described(policy: Any) -> dict[str, Any]:

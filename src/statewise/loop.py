@@ -1,0 +1,110 @@
+"""Rounds in a simulator: log, improve, deploy what was certified, and again."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from statewise.data.concat import concat
+from statewise.data.dataset import Dataset
+from statewise.domains import DOMAINS
+from statewise.domains.behaviours import as_act
+from statewise.domains.source import Exact, Source
+from statewise.improvement import Plan, Stage, improve
+
+PLAYED = 500  # episodes by which the truth is known, where it is not exact
+APART = 10_000  # between the seeds of two runs: their rounds have seeds of their own
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: what was done in it, what the log of it certified, and what that is worth in truth."""
+
+    number: int
+    episodes: int  # that judged and taught in this round, of what was done then
+    today: float  # what was done in this round is worth
+    deployed: bool
+    step: float  # of the way to the goal; 0 where nothing was certified
+    least: float  # today's value as logged, plus the certified bound; today's where nothing was certified
+    gain_at_least: float
+    value: float  # what is done from now on is worth
+    goal: float  # what was learned is worth
+    algorithm: str
+
+    @property
+    def held(self) -> bool:
+        """Whether the certified gain is there, in truth."""
+        return not self.deployed or self.value - self.today >= self.gain_at_least
+
+
+def rounds(
+    domain: str | Source,
+    *,
+    rounds: int = 4,
+    episodes: int = 500,
+    seed: int = 0,
+    config: Any = None,
+    plan: Plan | None = None,
+    out: str | Path | None = None,
+    progress: Callable[[int, Stage], None] = lambda number, stage: None,
+) -> tuple[Round, ...]:
+    """Simulates the whole loop: each round logs what is done, learns from all logs, and deploys what it can certify.
+
+    The first round's log is of the domain's own behaviour. Where a round certifies nothing, the next adds to its log.
+    `out` keeps every round's run in a folder of its own.
+
+    >>> for one in rounds("cartpole", rounds=4, episodes=500):  # doctest: +SKIP
+    ...     print(one.today, one.value)
+    """
+    source = DOMAINS[domain] if isinstance(domain, str) else domain
+    plan = Plan(discount=source.discount) if plan is None else plan
+    done: list[Round] = []
+    logs: list[Dataset] = []
+    today = None
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch if out is None else out)
+        for number in range(1, rounds + 1):
+            log = source.collect(episodes, APART * seed + number, act=_acting(source, today))
+            if done and not done[-1].deployed:
+                log = concat([logs.pop(), log])  # of the same policy
+            logs.append(log)
+            found = improve(
+                logs,
+                config,
+                out=folder / f"round-{number}",
+                today=today,
+                plan=plan,
+                progress=lambda stage, number=number: progress(number, stage),
+            )
+            done.append(_round(number, source, log, today, found))
+            today = today if found.policy is None else found.policy
+    return tuple(done)
+
+
+def _round(number: int, source: Source, log: Dataset, today: Any, found: Any) -> Round:
+    certificate = found.certificate
+    deployed = found.policy is not None
+    seed = 7 * APART + number
+    policies = [today, found.policy if deployed else today, found.goal]
+    before, after, goal = (float(source.play([one], PLAYED, seed).discounted.mean()) for one in policies)
+    gain = certificate.low if deployed else 0.0
+    return Round(
+        number=number,
+        episodes=log.episodes,
+        today=before,
+        deployed=deployed,
+        step=certificate.step,
+        least=certificate.decision.baseline.value + gain,
+        gain_at_least=gain,
+        value=after,
+        goal=goal,
+        algorithm=certificate.candidate,
+    )
+
+
+def _acting(source: Source, policy: Any) -> Any:
+    """The policy as the domain takes it; None stays the domain's own behaviour."""
+    return policy if policy is None or isinstance(source, Exact) else as_act(policy)

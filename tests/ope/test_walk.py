@@ -1,0 +1,185 @@
+"""Walking towards a policy: its order, its level under the null, bounds that hold together, noise that is shared."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import statewise as sw
+from statewise.domains.collect import collect_tabular
+from statewise.domains.tabular import TabularMDP
+from statewise.ope.certify import most_promising
+from statewise.ope.evaluate import prepare
+from statewise.ope.gate import compare
+from statewise.ope.next_log import chance_of, enough, situations
+from statewise.ope.quotient import standard_error
+from statewise.ope.walk import Ends, Forecast, joint_factor, order_by, promise, walk
+
+STATES, ACTIONS, HORIZON = 4, 2, 8
+RNG = np.random.default_rng(0)
+WORLD = TabularMDP.random(STATES, ACTIONS, seed=3, termination=0.2)
+IDLE = replace(
+    WORLD,
+    rewards=np.repeat(WORLD.rewards[:, :1], ACTIONS, axis=1),
+    transitions=np.repeat(WORLD.transitions[:, :1], ACTIONS, axis=1),
+)
+BEHAVIOUR = RNG.dirichlet([4.0, 4.0], size=STATES)
+GREEDY = np.eye(ACTIONS)[WORLD.action_values(BEHAVIOUR, 1.0).argmax(axis=1)]
+
+
+@cache
+def log(episodes: int, seed: int = 0, idle: bool = False):
+    return collect_tabular(IDLE if idle else WORLD, BEHAVIOUR, episodes, HORIZON, seed)
+
+
+def ends(data, goal=GREEDY):
+    states = data.observations.argmax(axis=1)
+    return Ends(BEHAVIOUR[states], goal[states])
+
+
+def truth(step: float, goal=GREEDY) -> float:
+    return WORLD.value_within((1 - step) * BEHAVIOUR + step * goal, 1.0, HORIZON) - WORLD.value_within(
+        BEHAVIOUR, 1.0, HORIZON
+    )
+
+
+def test_the_gain_of_doing_as_today_is_exactly_none_and_a_small_step_is_known_far_better_than_by_the_values_alone():
+    data = log(200)
+    ready = prepare(data, discount=1.0)
+    same, _ = compare(ends(data).at(0.0), ready, near=True)
+    assert same.difference == pytest.approx(0.0, abs=1e-12)
+    assert standard_error(same.influence, data.groups) == pytest.approx(0.0, abs=1e-10)
+    plain, _ = compare(ends(data).at(0.05), ready)
+    near, _ = compare(ends(data).at(0.05), ready, near=True)
+    assert near.standard_error < plain.standard_error / 3
+    assert abs(near.difference - truth(0.05)) < 3.5 * near.standard_error
+
+
+@pytest.mark.parametrize("logs", [40, pytest.param(1000, marks=pytest.mark.long)])
+def test_where_no_action_matters_at_most_one_log_in_twenty_passes_any_step(logs):
+    """In each log every step of the walk is exactly as good as today."""
+    passed = 0
+    for seed in range(logs):
+        data = log(60, seed, idle=True)
+        steps = walk(ends(data), prepare(data, discount=1.0), (0.1, 0.4, 0.8), level=0.95)
+        passed += steps[0].passed
+        assert all(one.passed for one in steps[:-1])  # it ends at the first that fails
+    assert passed <= 0.05 * logs + 2 * np.sqrt(logs * 0.05 * 0.95)
+
+
+def test_a_real_gain_is_certified_and_the_bound_holds():
+    certified, held = [], []
+    for seed in range(15):
+        data = log(300, seed)
+        steps = walk(ends(data), prepare(data, discount=1.0), (0.1, 0.3), level=0.95)
+        certified.append(steps[0].passed)
+        held += [one.low <= truth(one.step) for one in steps if one.passed]
+    assert np.mean(certified) >= 0.7
+    assert np.mean(held) >= 0.9
+
+
+def test_the_walk_stops_where_a_step_fails_and_bounds_of_several_are_wider():
+    data = log(300)
+    worse = 1 - GREEDY
+    steps = walk(ends(data, worse), prepare(data, discount=1.0), (0.2, 0.4))
+    assert len(steps) == 1
+    assert not steps[0].passed
+    good = walk(ends(data), prepare(data, discount=1.0), (0.1, 0.2, 0.4))
+    for one in good:
+        assert one.low <= one.decision.low or one.low == 0
+
+
+def test_bounds_that_hold_together_are_as_wide_as_their_correlation_asks():
+    data = log(400)
+    ready = prepare(data, discount=1.0)
+    rng = np.random.default_rng(1)
+    one, other = rng.normal(size=(2, 400))
+    assert joint_factor([one], ready, 0.95) == 1.0
+    assert joint_factor([one, 2 * one], ready, 0.95) == pytest.approx(1.0, abs=0.08)
+    # P(max of two independent ≤ c) = .95 at c = Φ⁻¹(√.95) = 1.955
+    assert joint_factor([one, other], ready, 0.95) == pytest.approx(1.955 / 1.645, abs=0.08)
+
+
+def test_the_order_begins_at_the_first_step_that_will_likely_pass():
+    def known(step, gain, error, identified=True):
+        return Forecast(step, gain, error, identified)
+
+    steps = (0.1, 0.2, 0.5, 1.0)
+    found = (known(0.1, 1.0, 1.0), known(0.2, 3.0, 1.0), known(0.5, 9.0, 2.0), known(1.0, 9.0, 9.0, False))
+    assert order_by(found, steps) == (0.2, 0.5, 1.0)
+    assert order_by(found[:1], steps) == steps
+    assert order_by((known(0.1, 1.0, 1.0), known(0.2, 1.5, 1.0)), steps) == (0.2, 0.5, 1.0)  # none is likely
+    assert order_by((known(0.1, 0.0, 0.0, False),), steps) == steps
+    assert promise(found, (0.2,)) == pytest.approx(9.0 - 1.6449 * 2.0, abs=1e-3)
+
+
+def test_a_simple_rule_is_preferred_where_it_promises_about_as_much():
+    def walked(gain):
+        return (Forecast(0.1, gain, 0.1, True),)
+
+    unknown = (Forecast(0.1, 0.0, 0.0, False),)
+    found = {"opposd": walked(5.0), "cql": walked(5.1), "always a": walked(4.95)}
+    assert most_promising(found, 0.95) == "opposd"
+    assert most_promising(found, 0.95, simple=["always a"]) == "always a"
+    assert most_promising({"always a": unknown, "opposd": unknown}, 0.95, simple=["always a"]) == "opposd"
+    assert most_promising({"always a": walked(1.0), "cql": walked(5.0)}, 0.95, simple=["always a"]) == "cql"
+
+
+def test_certify_returns_a_policy_that_is_better_in_truth_and_says_what_to_log_next():
+    train, held_out = log(700).split(0.4, seed=0)
+    seen = []
+    certificate = sw.certify(lambda states: np.asarray(states) @ GREEDY, held_out, learning=train, discount=1.0,
+                             progress=lambda done, total: seen.append((done, total)))  # fmt: skip
+    assert certificate.answer == "deploy"
+    table = certificate.policy.probabilities(np.eye(STATES))
+    gain = WORLD.value_within(table, 1.0, HORIZON) - WORLD.value_within(BEHAVIOUR, 1.0, HORIZON)
+    assert 0 < certificate.low <= gain
+    assert certificate.tried[0].step <= certificate.step
+    np.testing.assert_allclose(certificate.today.probabilities(np.eye(STATES)), BEHAVIOUR, atol=0.02)
+    assert 0 <= certificate.next.chance <= 1
+    assert certificate.next.sentence.endswith(".")
+    assert seen[-1][0] == seen[-1][1]
+
+
+def test_certify_without_learning_episodes_takes_a_third_for_the_order():
+    certificate = sw.certify(lambda states: np.asarray(states) @ GREEDY, log(300), discount=1.0)
+    assert certificate.decision.episodes == 200
+
+
+def test_nothing_is_certified_where_nothing_can_be_gained():
+    certificate = sw.certify(lambda states: np.asarray(states) @ (1 - GREEDY), log(300), discount=1.0)
+    assert certificate.answer != "deploy"
+    assert certificate.policy is None
+    assert certificate.step == 0
+    with pytest.raises(ValueError, match=r"level: expected a number between 0\.5 and 1"):
+        sw.certify(lambda states: states, log(300), level=0.4)
+
+
+def test_the_chance_of_a_further_step_is_that_of_a_test():
+    rng = np.random.default_rng(0)
+    gain, spread, judging = 0.3, 2.0, 400.0
+    means = rng.normal(gain, spread / np.sqrt(judging), size=20_000)
+    passed = np.mean(means > 1.6449 * spread / np.sqrt(judging))
+    assert chance_of(gain, 0.0, spread, judging, 0.95) == pytest.approx(passed, abs=0.01)
+    unsure = rng.normal(gain, 0.2, size=20_000) + rng.normal(0, spread / np.sqrt(judging), size=20_000)
+    assert chance_of(gain, 0.2, spread, judging, 0.95) == pytest.approx(
+        np.mean(unsure > 1.6449 * spread / np.sqrt(judging)), abs=0.01
+    )
+    episodes, chance = enough(gain, 0.0, spread, 400, 0.95)
+    assert chance >= 0.8
+    assert chance_of(gain, 0.0, spread, 0.5 * episodes / 1.2, 0.95) < 0.8
+    assert enough(-1.0, 0.1, 1.0, 400, 0.95)[0] == 400
+
+
+def test_situations_are_those_in_which_the_policy_differs():
+    data = log(600)
+    states = data.observations.argmax(axis=1)
+    changed = BEHAVIOUR.copy()
+    changed[2] = [0.0, 1.0]
+    found = situations(BEHAVIOUR[states], changed[states], data)
+    assert len(found) == 1
+    assert found[0].action == "1"
+    assert found[0].then == pytest.approx(1.0)
+    assert "2" in found[0].where
+    assert found[0].share == pytest.approx(np.mean(states == 2))
