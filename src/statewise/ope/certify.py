@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from statewise.ope.walk import (
 from statewise.policies.external import as_target
 from statewise.policies.path import PathPolicy, Way
 
+COMFORTABLE = 0.975  # chance with which a first step passes, from which on the level may be shared
 CLOSE = 0.05  # of the greatest promise: a candidate that is preferred may promise so much less
 ORDERING = 1 / 3  # of the episodes, to model what is done today and to choose the order, where no others are given
 
@@ -61,6 +63,7 @@ class Certificate:
     candidate: str  # the name of the policy that the path leads to, where there were several
     goal_policy: Any
     today: Any  # the policy where the path begins
+    beside: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)  # walks towards others, which came less far
 
     @property
     def value(self) -> float:
@@ -121,38 +124,78 @@ def certify(
         ends = Ends(before, probabilities_on(candidate, learning), way)
         forecasts[name] = forecast(ends, known, held_out.episodes, level=level)
         progress(len(FORECAST) * len(forecasts), total)
-    best = most_promising(forecasts, level, simple)
-    order = order_by(forecasts[best], level=level)
-
     log = prepare(held_out, discount=known.discount, seed=seed)
-    ends = Ends(probabilities_on(start, held_out), probabilities_on(candidates[best], held_out), way)
-    steps = walk(ends, log, order, level=level, part=part, progress=lambda tried: progress(ranking + tried, total))
-    passed = [step for step in steps if step.passed]
-    chosen = max(passed, key=lambda step: step.low) if passed else steps[0]
-    now = chosen.step if passed else 0.0
-    further = [step for step in order if step > now]
+    names = worth_testing(forecasts, level, simple)
+    walks = {}
+    for name in names:  # each at its share of the level
+        ends = Ends(probabilities_on(start, held_out), probabilities_on(candidates[name], held_out), way)
+        steps = walk(ends, log, order_by(forecasts[name], level=level), level=1 - (1 - level) / len(names), part=part)
+        walks[name] = Walk(name, ends, steps)
+        progress(ranking + len(STEPS) * len(walks) // len(names), total)
+    found = max(walks.values(), key=lambda one: one.bound)
+    chosen, ends = found.chosen, found.ends
+    now = chosen.step if chosen.passed else 0.0
+    further = [step for step in STEPS if step > now]
     following = plan(ends, log, now, further, chosen.decision, level, part)
     differs = situations(ends.today, ends.at(chosen.step).probabilities_there, held_out)
+    goal = candidates[found.candidate]
     progress(total, total)
     return Certificate(
         answer=chosen.decision.answer,
         reason=_reason(chosen, level),
         step=now,
-        policy=PathPolicy(start, candidates[best], now, way, Schema.stated(held_out.schema)) if passed else None,
+        policy=PathPolicy(start, goal, now, way, Schema.stated(held_out.schema)) if chosen.passed else None,
         difference=chosen.decision.difference,
         low=chosen.low,
         high=chosen.decision.high,
         level=level,
-        tried=steps,
-        forecast=forecasts[best],
+        tried=found.steps,
+        forecast=forecasts[found.candidate],
         decision=chosen.decision,
         goal=gate(ends.at(1.0), log, level=level, part=part),
-        hidden_reason=_hidden_reason(ends.at(now), log, chosen.low) if passed else None,
+        hidden_reason=_hidden_reason(ends.at(now), log, chosen.low) if chosen.passed else None,
         next=replace(following, situations=differs),
-        candidate=best,
-        goal_policy=candidates[best],
+        candidate=found.candidate,
+        goal_policy=goal,
         today=start,
+        beside={name: one.steps for name, one in walks.items() if name != found.candidate},
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """A walk towards one candidate."""
+
+    candidate: str
+    ends: Ends
+    steps: tuple[Step, ...]
+
+    @property
+    def chosen(self) -> Step:
+        """The step with the greatest bound of those that passed, or else the first."""
+        passed = [step for step in self.steps if step.passed]
+        return max(passed, key=lambda step: step.low) if passed else self.steps[0]
+
+    @property
+    def bound(self) -> float:
+        return self.chosen.low if self.chosen.passed else -np.inf
+
+
+def worth_testing(forecasts: Mapping[str, tuple[Forecast, ...]], level: float, simple: Collection[str]) -> list[str]:
+    """The most promising candidate; and the first learned one beside it, where both will most likely pass anyway.
+
+    What the learning episodes promise is too good for candidates that fit them too closely, so that the first is worth
+    a test of its own. It costs half of the level, and so is made only where that is to be had.
+    """
+    best = most_promising(forecasts, level, simple)
+    first = next((name for name in forecasts if name not in simple), best)
+    half = 1 - (1 - level) / 2
+    bar = NormalDist().inv_cdf(half) + NormalDist().inv_cdf(COMFORTABLE)
+
+    def sure(name: str) -> bool:
+        return any(one.identified and one.error > 0 and one.gain > bar * one.error for one in forecasts[name])
+
+    return [best, first] if first != best and sure(best) and sure(first) else [best]
 
 
 def most_promising(forecasts: Mapping[str, tuple[Forecast, ...]], level: float, simple: Collection[str] = ()) -> str:

@@ -15,7 +15,7 @@ from statewise.ope.estimate import Estimate
 from statewise.ope.estimators import USUAL
 from statewise.ope.evaluate import Judged, intervals_of, prepare
 from statewise.ope.intervals import seldomer
-from statewise.ope.measures import Evidence, Measurement, measured, worst_first
+from statewise.ope.measures import Evidence, Measurement, measured, of_the_gain, worst_first
 from statewise.ope.paired import near_today
 from statewise.ope.prepared import Prepared
 from statewise.ope.quotient import difference, standard_error
@@ -110,6 +110,8 @@ def compare(
     paired = near_today(*both, log) if near and estimator == USUAL else difference(*both)
     evidence = Evidence(judged.case, judged.quotient(estimator), new.diagnostics, gain=paired)
     measures = worst_first((*new.measures, *measured(evidence)))
+    if near:
+        measures = of_the_gain(measures, evidence)
     verdict, why = verdict_of(measures)
     error = standard_error(paired.influence(), log.dataset.groups)
     plain = both[0].value - both[1].value

@@ -11,7 +11,7 @@ one entry, here or from outside:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from statewise.base.registry import Registry
@@ -124,10 +124,28 @@ def measured(evidence: Evidence) -> tuple[Measurement, ...]:
     return worst_first(results)
 
 
+def of_the_gain(results: Iterable[Measurement], evidence: Evidence) -> tuple[Measurement, ...]:
+    """The same, with what has another value for the gain over today than for the policy's own value made again."""
+    assert evidence.gain is not None
+    support = replace(evidence.support, unseen=evidence.gain.unseen)
+    gain = evidence._replace(estimate=evidence.gain, support=support)
+    again = {name: MEASURES[name] for name in OF_GAIN}
+
+    def measured_again(one: Measurement) -> Measurement:
+        if one.name not in again:
+            return one
+        value = again[one.name].value(gain)
+        outcome = again[one.name].outcome(value)
+        return replace(one, outcome=outcome, value=value, sentence=again[one.name].sentence(gain))
+
+    return worst_first(map(measured_again, results))
+
+
 def worst_first(results: Iterable[Measurement]) -> tuple[Measurement, ...]:
     return tuple(sorted(results, key=lambda result: OUTCOMES.index(result.outcome)))
 
 
+OF_GAIN = ("unseen-situations", "known-error")  # which depend on what an estimate is compared with
 HERE = "statewise.ope.measures"
 MEASURES: Registry[Measure] = Registry(
     "measure",

@@ -154,6 +154,7 @@ ERROR = Measure(
     remedy=MORE,
     bounds=(20.0, 3.0),
     unit="degrees of freedom, at least",
+    allowed_for=True,
     value=lambda evidence: evidence.support.freedom,
     sentence=lambda evidence: (
         f"the standard error is known as well as from {_count(evidence.support.freedom + 1)} equal "
@@ -171,7 +172,7 @@ UNSEEN = Measure(
     allowed_for=True,
     value=lambda evidence: evidence.support.unseen,
     sentence=lambda evidence: (
-        f"about {percent(evidence.support.unseen or 0.0)} of the policy's steps lie in situations that the log does "
-        "not show"
+        f"about {percent(evidence.support.unseen or 0.0)} of the policy's steps"
+        f"{'' if evidence.gain is None else ', beyond those of today,'} lie in situations that the log does not show"
     ),
 )
