@@ -63,7 +63,7 @@ def test_an_algorithm_an_estimator_and_a_measure_of_ones_own(log, tmp_path):
 def test_all_of_them_go_through_improve_and_its_report(log, tmp_path):
     improvement = sw.improve(log, "constant", plan=sw.Plan(beside=()), out=tmp_path / "run")
     run = RunFolder.open(improvement.folder)
-    assert run.manifest()["algorithm"] == "constant"
+    assert run.manifest()["algorithm"] == "Constant"
     (learned,) = run.last_policies().values()
     assert learned.probabilities(log.observations[:1])[0] == pytest.approx([0.05, 0.95])
     # heads is right 6 times in 10, and the log shows it: a rule without the last twentieth is better, and simpler
