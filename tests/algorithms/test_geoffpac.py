@@ -21,7 +21,7 @@ from statewise.parts import actor
 from statewise.parts.actor import Actor
 from statewise.parts.anchor import Anchor
 from statewise.parts.chain import chain_of
-from statewise.parts.critic import Critic, Value
+from statewise.parts.critic import Critic
 from statewise.parts.emphasis import Emphasis
 from statewise.parts.learned import start
 from statewise.parts.ratio import COPTD, Ground
@@ -208,7 +208,7 @@ def test_an_update_climbs_the_exact_gradient(carry):
     c = counterfactual_states(mdp, behaviour, policy, carry) / mdp.occupancy(behaviour, 1.0)
     value = table(mdp.state_values(policy, DISCOUNT)[:, None])
     learned = start(table(logits), actor.optimiser(config.actor, config.updates))
-    state = geoffpac.State(of_ratio(c), Value(start(value, optax.adam(0.0)), value), learned, table(logits))
+    state = geoffpac.State(of_ratio(c), Tracked(start(value, optax.adam(0.0)), value), learned, table(logits))
     after, _ = jax.jit(lambda key: geoffpac.update(config, prepared(data), state, key))(jax.random.key(0))
     moment = np.asarray(optax.tree_utils.tree_get(after.actor.optimiser, "mu").weights[0], np.float64)
     exact = exact_gradient(mdp, behaviour, logits, carry)
@@ -225,7 +225,7 @@ def test_with_no_counterfactual_it_is_ace():
     data = collect_tabular(mdp, behaviour, episodes=60, horizon=100, seed=0)
     shared = {
         "discount": 0.9,
-        "critic": Critic(hidden=(), batch=50, steps=2, warm_steps=2),
+        "critic": Critic(hidden=(), batch=50, steps=2, warm_steps=2, closed_form=False),
         "actor": Actor(hidden=(), batch=100, clone_steps=2, clone_batch=50, learning_rate=0.1),
         "emphasis": Emphasis(share=0.7, clip=2.0),
     }

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import statewise as sw
+from statewise.learning.runs import RunFolder
 
 HERE = Path(__file__).parent
 ADDED = {"constant": sw.ALGORITHMS, "first-step": sw.ESTIMATORS, "even-actions": sw.MEASURES, "coin": sw.DOMAINS}
@@ -61,14 +62,17 @@ def test_an_algorithm_an_estimator_and_a_measure_of_ones_own(log, tmp_path):
 
 def test_all_of_them_go_through_improve_and_its_report(log, tmp_path):
     improvement = sw.improve(log, "constant", plan=sw.Plan(beside=()), out=tmp_path / "run")
-    assert improvement.algorithm == "constant"
-    assert improvement.decision.answer == "deploy"  # heads is right 6 times in 10, and the log shows it
-    assert sw.DOMAINS["coin"].play([improvement.policy, None], 2000, seed=1).discounted.mean(axis=1) == pytest.approx(
-        [5 * (0.6 * 0.95 + 0.4 * 0.05), 2.5], abs=0.06
-    )
+    run = RunFolder.open(improvement.folder)
+    assert run.manifest()["algorithm"] == "Constant"
+    (learned,) = run.last_policies().values()
+    assert learned.probabilities(log.observations[:1])[0] == pytest.approx([0.05, 0.95])
+    # heads is right 6 times in 10, and the log shows it: a rule without the last twentieth is better, and simpler
+    assert (improvement.answer, improvement.algorithm, improvement.certificate.step) == ("deploy", "always 1", 1)
+    earned = sw.DOMAINS["coin"].play([improvement.policy, learned, None], 2000, seed=1).discounted.mean(axis=1)
+    assert earned == pytest.approx([5 * 0.6, 5 * (0.6 * 0.95 + 0.4 * 0.05), 2.5], abs=0.06)
     page = improvement.report.read_text()
     assert "Actions tried alike" in page
-    assert "the new policy (constant)" in page
+    assert "The goal (always 1)" in page
 
 
 def test_on_the_command_line_too(toys, tmp_path):

@@ -188,5 +188,5 @@ def test_fit_ratio_by_cop_td_agrees_with_the_closed_form():
 
 
 def test_what_is_carried_is_a_share():
-    with pytest.raises(ValueError, match=r"carry: expected a number from 0 to 1, got 1\.2"):
-        COPTD(carry=1.2)
+    with pytest.raises(ValueError, match=r"carry: expected 0 to 1, got 1\.2"):
+        sw.fit_ratio(lambda observations: np.full((len(observations), 2), 0.5), make([3, 3]), method=COPTD(carry=1.2))

@@ -18,6 +18,8 @@ from statewise.policies.guard import BODY, Guard
 from statewise.policies.serve import application
 
 QUESTION = {"observations": [[1, 2]]}
+# other tests may have started JAX, whose threads a fork leaves behind; the server in the child does not use it
+pytestmark = pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning")
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ class GeoffPAC:
     ratio: COPTD = field(default_factory=COPTD)  # of c; its `carry` is γ̂, whatever it was given
     emphasis: Emphasis = field(default_factory=lambda: Emphasis(share=0.7, clip=2.0))  # λ⁽¹⁾
     ahead_share: float = 0.6  # λ⁽²⁾
-    critic: Critic = field(default_factory=Critic)
+    critic: Critic = field(default_factory=Critic)  # a network on simple logs, too: c U needs V̂ where rows lead
     actor: Actor = field(default_factory=Actor)
     scale_values: bool = True  # the critic works in units of the log's returns
     updates: int = 2000

@@ -193,9 +193,11 @@ def _check(study: Study) -> None:
         source = DOMAINS[cell.domain]
         if study.kind == "safe" and not isinstance(source, Exact | Family):
             raise ValueError(f"{study.name}, cell {cell.name}: expected a finite problem, got '{cell.domain}'")
-        if study.kind != "safe" and isinstance(source, Family):
+        comparable = study.kind == "safe" or (cell.gain and study.kind in ("curves", "cells"))
+        if isinstance(source, Family) and not comparable:
             raise ValueError(
-                f"{study.name}, cell {cell.name}: every seed of '{cell.domain}' is another problem; use kind = 'safe'"
+                f"{study.name}, cell {cell.name}: every seed of '{cell.domain}' is another problem; use kind = 'safe', "
+                "or kind = 'cells' or 'curves' with gain = true"
             )
         for method in study.methods:
             study.config(cell, method)  # reports names and settings that do not exist

@@ -126,8 +126,8 @@ def compare(
         bound = (-np.inf, np.inf)
     least, most = attainable(log)
     low, high = (paired.value + factor * (end - paired.value) for end in bound)
-    value = paired.value
-    # both ends: where the estimate itself lies outside of what can be earned, so may both
+    # all three: where the estimate itself lies outside of what can be earned, so may both ends
+    value = float(np.clip(paired.value, least - current.value, most - current.value))
     low, high = (float(np.clip(end, least - current.high, most - current.low)) for end in (low, high))
     low, high = min(low, value), max(high, value)
     gain = Gain(value, low, high, factor * error, level, current.value)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from statewise.base.ranges import check_ranges
 from statewise.data.augment import Scaler
 from statewise.data.clock import clock, limit_of, with_clock
 from statewise.data.dataset import Dataset
@@ -92,6 +93,7 @@ def fit_ratio(
     >>> w(observations, time)  # where there is a limit  # doctest: +SKIP
     """
     settings = _methods()[method] if isinstance(method, str) else method
+    check_ranges(settings)
     discount = discount_of(dataset, discount)
     propensities = propensities_of(dataset)
     probabilities = probabilities_of(policy, dataset)

@@ -47,10 +47,6 @@ class COPTD:
     clip: float | None = None  # the largest ρ
     clock: bool = True  # it is w(s, t) where a limit cuts episodes off
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.carry <= 1:
-            raise ValueError(f"carry: expected a number from 0 to 1, got {self.carry}")
-
 
 class Moves(eqx.Module):
     """Where each row of the log leads on the chain."""

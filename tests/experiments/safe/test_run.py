@@ -168,7 +168,7 @@ def test_cvar_is_the_mean_of_the_worst_hundredth():
     [
         ('"300-302"', '"300"', "small.datasets: expected a list of seeds or a range such as '1000-1999', got '300'"),
         ('"wet-chicken"', '"cartpole"', "cell Wet Chicken: expected a finite problem, got 'cartpole'"),
-        ('kind = "safe"', 'kind = "curves"', "every seed of 'random-mdp' is another problem; use kind = 'safe'"),
+        ('kind = "safe"', 'kind = "curves"', "every seed of 'random-mdp' is another problem; use kind = 'safe', or"),
         ('algorithm = "hcpi"', 'algorithm = "hcpy"', "there is no algorithm 'hcpy'"),
     ],
 )

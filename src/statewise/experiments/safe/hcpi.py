@@ -46,7 +46,7 @@ class HCPI:
 
     def bound(self, gains: Float[np.ndarray, " episodes"], episodes: int) -> float:
         """Student's lower bound for the mean of so many such gains."""
-        one_sided = student(2 * self.level - 1, episodes - 1)
+        one_sided = student(2 * self.level - 1, float(episodes - 1))
         return float(gains.mean() - one_sided * gains.std(ddof=1) / np.sqrt(episodes))
 
     def estimates(self, policy: Policy, train: FiniteLog, test: FiniteLog) -> Float[np.ndarray, " episodes"]:
