@@ -61,7 +61,7 @@ def test_a_damaged_newest_state_falls_back_to_the_one_before_and_says_so(data, t
     newest = tmp_path / "checkpoints" / "state-6.npz"
     damage(newest)
     steps = []
-    with pytest.warns(RunWarning, match=r"state-6\.npz: this checkpoint is damaged .*resumes after update 4"):
+    with pytest.warns(RunWarning, match=r"state-6\.npz: it is damaged \(.*\); learning resumes after update 4"):
         fit(data, **RUN, out=tmp_path, progress=lambda progress: steps.append(progress.update))
     assert steps == [6]
     assert contents(tmp_path) == before
@@ -124,5 +124,5 @@ def test_the_command_line_says_it_in_a_sentence(data, tmp_path, monkeypatch):
     assert done.returncode == 0
     said = " ".join(done.stderr.split())
     assert "note " in said
-    assert "this checkpoint is damaged (File is not a zip file); learning resumes after update 2, from the" in said
+    assert "it is damaged (File is not a zip file); learning resumes after update 2, from the" in said
     assert "RunWarning" not in said

@@ -142,9 +142,7 @@ class RunFolder:
             except ArrayFileError as error:
                 earlier = max((number for number in paths if number < update), default=None)
                 instead = "from the start" if earlier is None else f"after update {earlier:,}, from the one before"
-                warnings.warn(
-                    f"{error}: this checkpoint is damaged; learning resumes {instead}", RunWarning, stacklevel=2
-                )
+                warnings.warn(f"{error}; learning resumes {instead}", RunWarning, stacklevel=2)
         return None
 
     def _state_paths(self) -> dict[int, Path]:
