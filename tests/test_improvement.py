@@ -23,6 +23,7 @@ from statewise.domains.tabular import TabularMDP
 from statewise.improvement import Plan, Stage, improve
 from statewise.learning.runs import RunFolder
 from statewise.ope.sensitivity import sentence as spoken
+from statewise.policies.network import Policy
 from statewise.report.content import from_json, to_json
 from statewise.report.folder import from_run
 
@@ -63,6 +64,12 @@ def log(behaviour=UNIFORM, units=True) -> sw.Dataset:
 def value(policy) -> float:
     """What a policy is worth, exactly."""
     return MDP.value(policy.probabilities(np.eye(4)), 1.0)
+
+
+def linear(chances) -> Policy:
+    """A policy of these probabilities, as a network without hidden layers."""
+    names = tuple(f"state_{i}" for i in range(4))
+    return Policy((np.log(chances),), (np.zeros(2),), np.zeros(4), np.ones(4), names, ("0", "1"))
 
 
 @pytest.fixture(scope="module")
@@ -279,7 +286,7 @@ def test_of_several_logs_all_are_learned_from_and_the_newest_is_today(tmp_path, 
     fit, certify = improvement.fit, improvement.certify
     monkeypatch.setattr(improvement, "fit", lambda data, *a, **k: learned.append(data) or fit(data, *a, **k))
     monkeypatch.setattr(improvement, "certify", lambda *a, **k: judged.append((a[1], k)) or certify(*a, **k))
-    second = improve([first, newest], CONFIG, plan=PLAN, out=tmp_path / "run", today=lambda seen: seen @ today)
+    second = improve([first, newest], CONFIG, plan=PLAN, out=tmp_path / "run", today=linear(today))
     half = newest.split(0.5, seed=0)
     assert [data.episodes for data in learned] == [EPISODES + EPISODES // 2] * 2
     assert learned[0].rewards.sum() == pytest.approx(first.rewards.sum() + half[0].rewards.sum())
@@ -290,7 +297,25 @@ def test_of_several_logs_all_are_learned_from_and_the_newest_is_today(tmp_path, 
     assert second.content.settings["episodes"] == {"older logs": EPISODES, "learning": 1000, "judging": 1000}
     gain = value(second.policy) - MDP.value(today, 1.0)
     assert gain >= second.certificate.low > 0
-    np.testing.assert_array_equal(second.certificate.today.probabilities(np.eye(4)), today)
+    np.testing.assert_allclose(second.certificate.today.probabilities(np.eye(4)), today)
+
+
+def test_a_practice_that_cannot_be_saved_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(
+        ValueError, match="today: expected a policy that has a file of its own, got a function; without"
+    ):
+        improve(log(), CONFIG, plan=PLAN, out=tmp_path / "run", today=lambda seen: seen @ UNIFORM)
+    assert not (tmp_path / "run").exists()
+
+
+def test_where_nothing_further_is_known_no_chance_is_given(improved, partly):
+    """At the goal, and where the next step is not identified."""
+    for found in (improved, partly):
+        assert found.next.chance == 0
+        assert found.next.sentence == (
+            "Log about 2,000 episodes of the policy to deploy, with the probability of every decision, and improve "
+            "again: how much further it goes, only that log can tell."
+        )
 
 
 def test_logs_that_do_not_fit_together_are_refused_before_anything_is_written(tmp_path):

@@ -63,6 +63,11 @@ class NextLog:
             return (
                 f"More episodes of {whose} would not help: what is missing are decisions as the goal would take them."
             )
+        if self.deploy and self.chance == 0:
+            return (
+                f"Log about {self.episodes:,} episodes of {whose}, with the probability of every decision, and improve "
+                "again: how much further it goes, only that log can tell."
+            )
         further = f"the step at {100 * self.step:.3g} % of the way to the goal"
         return (
             f"Log about {self.episodes:,} {'' if self.deploy else 'more '}episodes of {whose}, with the probability of "
