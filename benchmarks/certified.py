@@ -81,8 +81,8 @@ def one(cell: str, seed: int) -> dict[str, Any]:
 def page(rows: list[dict[str, Any]]) -> str:
     """The table of docs/certified.md."""
     lines = [
-        "| logs | certified | bound held | today → deployed, in truth | the goal, in truth | share of the possible gain "
-        "| certifying / learning time |",
+        "| logs | certified | bound held | today → deployed, in truth | the goal, in truth "
+        "| share of the possible gain | certifying / learning time |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for cell in CELLS:
@@ -98,8 +98,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         cost = sum(row["certifying_s"] for row in own) / sum(row["learning_s"] for row in own)
         gain = f"{today:.3g} → {value:.3g} (× {value / today:.2f})"
         lines.append(
-            f"| {cell}, {CELLS[cell][1]:,} episodes | {len(deployed)} of {len(own)} | {held} of {len(deployed)} | {gain} "
-            f"| {goal:.3g} | {share} | {cost:.2f} |"
+            f"| {cell}, {CELLS[cell][1]:,} episodes | {len(deployed)} of {len(own)} | {held} of {len(deployed)} "
+            f"| {gain} | {goal:.3g} | {share} | {cost:.2f} |"
         )
     return "\n".join(lines)
 
