@@ -15,8 +15,11 @@ from statewise.report.content import (
     Checkpoint,
     Curve,
     Histogram,
+    NextLog,
+    PathStep,
     Place,
     ReportContent,
+    Situation,
     Worth,
 )
 
@@ -79,6 +82,7 @@ def example() -> ReportContent:
         worths=(
             Worth("current practice", "current", "supported", "mean of logged returns", 21.4, 20.2, 22.6, 150.0),
             Worth("the new policy", "chosen", "supported", "state-ratio, doubly robust", 27.9, 24.1, 31.7, 84.3),
+            Worth("the goal (OPPOSD)", "goal", "weak", "state-ratio, doubly robust", 33.9, 19.6, 48.2, 21.0),
             Worth("gain over current practice", "gain", "supported", "paired bootstrap", 6.5, 2.6, 10.4),
             Worth("Off-PAC, best checkpoint", "other", "weak", "state-ratio, doubly robust", 25.1, 19.0, 31.9, 31.2,
                   "few episodes carry most of the weight"),
@@ -97,6 +101,10 @@ def example() -> ReportContent:
             Measurement("estimated-propensities", "Propensities", "good", "largest gap 3 %",
                         "They were estimated; estimated probabilities and real frequencies agree.", 0.4, (1.0, None)),
         ),
+        path=(PathStep(0.1, "supported", 1.4, 0.9, passed=True), PathStep(0.44, "supported", 6.5, 2.6, True, True),
+              PathStep(0.6, "weak", 8.1, -1.2), PathStep(0.7, "not identified")),
+        next_log=NextLog("Log about 500 episodes of the policy to deploy.", 500, 0.83,
+                         (Situation("cell_count ≤ 340", 0.21, "both", 0.1, 0.48),)),
         overlap=Histogram(tuple(np.geomspace(0.01, 20, 25).tolist()), tuple((heights / heights.sum()).tolist())),
         weight_shares=tuple(shares.tolist()),
         calibration=Calibration(tuple(predicted.tolist()),
@@ -123,7 +131,7 @@ def refused() -> ReportContent:
     content = example()
     worths = (
         content.worths[0],
-        Worth("the new policy", "chosen", "not identified", "state-ratio, doubly robust", effective_sample_size=2.1,
+        Worth("the goal (OPPOSD)", "goal", "not identified", "state-ratio, doubly robust", effective_sample_size=2.1,
               reason="two episodes carry 93 % of the weight"),
     )  # fmt: skip
     return replace(
@@ -131,4 +139,6 @@ def refused() -> ReportContent:
         answer="collect more data",
         because="The log holds too little of what the new policy would do to say what it is worth.",
         worths=worths,
+        path=(PathStep(0.02, "not identified"),),
+        next_log=NextLog("More episodes of what is done today would not help."),
     )

@@ -1,8 +1,8 @@
 """`improve`, on a problem of two steps whose every value is known exactly."""
 
+import html
 import io
 import json
-import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,13 +16,13 @@ import statewise as sw
 import statewise.cli
 from statewise import improvement
 from statewise.base.decode import changed
-from statewise.cli.decision import hidden_reason
 from statewise.cli.evaluate import _warn_of_training_data
 from statewise.data.horizon import sentence
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.improvement import Plan, Stage, improve
 from statewise.learning.runs import RunFolder
+from statewise.ope.sensitivity import sentence as spoken
 from statewise.policies.network import Policy
 from statewise.report.content import from_json, to_json
 from statewise.report.folder import from_run
@@ -52,15 +52,30 @@ UNIFORM = np.full((4, 2), 0.5)
 STUBBORN = np.array([[0.01, 0.99], [0.99, 0.01], [0.01, 0.99], [0.01, 0.99]])
 
 
+# those that are never taken, on any log of this size
+NEVER = np.array([[1e-6, 1 - 1e-6], [1 - 1e-6, 1e-6], [1e-6, 1 - 1e-6], [1e-6, 1 - 1e-6]])
+
+
 def log(behaviour=UNIFORM, units=True) -> sw.Dataset:
     made = collect_tabular(MDP, behaviour, EPISODES, 2, seed=0)
     return replace(made, units=np.arange(EPISODES) // 2) if units else made
 
 
+def value(policy) -> float:
+    """What a policy is worth, exactly."""
+    return MDP.value(policy.probabilities(np.eye(4)), 1.0)
+
+
+def linear(chances) -> Policy:
+    """A policy of these probabilities, as a network without hidden layers."""
+    names = tuple(f"state_{i}" for i in range(4))
+    return Policy((np.log(chances),), (np.zeros(2),), np.zeros(4), np.ones(4), names, ("0", "1"))
+
+
 @pytest.fixture(scope="module")
 def seen():
-    """The data that learning, choosing and evaluation received, and the stages that were reported."""
-    return SimpleNamespace(learned=[], chosen=[], judged=[], parts=[], stages=[])
+    """The data that learning and judging received, and the stages that were reported."""
+    return SimpleNamespace(learned=[], ordered=[], judged=[], parts=[], stages=[])
 
 
 @pytest.fixture(scope="module")
@@ -75,42 +90,76 @@ def improved(tmp_path_factory, seen):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(improvement, "fit", spied(improvement.fit, (0, seen.learned)))
-        patch.setattr(improvement, "choose", spied(improvement.choose, (1, seen.chosen)))
-        patch.setattr(improvement, "gate", spied(improvement.gate, (1, seen.judged), ("part", seen.parts)))
+        spies = ((1, seen.judged), ("learning", seen.ordered), ("part", seen.parts))
+        patch.setattr(improvement, "certify", spied(improvement.certify, *spies))
         return improve(
             log(), CONFIG, plan=PLAN, out=tmp_path_factory.mktemp("improved") / "run", progress=seen.stages.append
         )
 
 
+@pytest.fixture(scope="module")
+def partly(tmp_path_factory):
+    """The good actions are rare: the log vouches for a part of the way."""
+    return improve(log(STUBBORN), CONFIG, plan=PLAN, out=tmp_path_factory.mktemp("partly") / "run")
+
+
 def test_a_better_policy_that_the_log_supports_is_to_be_deployed(improved):
-    assert improved.decision.answer == "deploy"
+    certificate = improved.certificate
+    assert improved.answer == certificate.answer == "deploy"
     assert improved.algorithm == "opposd"
-    exact = MDP.value(improved.policy.probabilities(np.eye(4)), 1.0)
+    assert (certificate.step, certificate.decision.verdict) == (1.0, "supported")  # every action is tried often
+    np.testing.assert_allclose(improved.policy.probabilities(np.eye(4)), improved.goal.probabilities(np.eye(4)))
+    exact = value(improved.policy)
     assert exact > MDP.value(UNIFORM, 1.0) + 0.3
-    estimate = improved.decision.estimate
-    assert estimate.verdict == "supported"
+    estimate = certificate.decision.estimate
     assert abs(estimate.value - exact) < 3.5 * estimate.standard_error
-    assert "deploy" in str(improved)
-    assert str(improved.report) in str(improved)
+    for text in (improved.policy_file, improved.goal_file, improved.report, improved.next.sentence):
+        assert str(text) in str(improved)
 
 
-def test_the_three_parts_share_no_unit(improved, seen):
-    learn, choose, judge = ([set(part.units) for part in parts] for parts in (seen.learned, seen.chosen, seen.judged))
-    for parts in (learn, choose, judge):
-        assert all(part == parts[0] for part in parts)  # of every algorithm
-    assert not learn[0] & choose[0]
-    assert not learn[0] & judge[0]
-    assert not choose[0] & judge[0]
-    assert learn[0] | choose[0] | judge[0] == set(range(EPISODES // 2))
+def test_the_two_parts_share_no_unit(improved, seen):
+    learn, order, judge = ([set(part.units) for part in parts] for parts in (seen.learned, seen.ordered, seen.judged))
+    assert len(learn) == 2  # algorithms
+    assert learn == order * 2
+    (judge,) = judge
+    assert not learn[0] & judge
+    assert learn[0] | judge == set(range(EPISODES // 2))
+    assert len(judge) == EPISODES // 4
+    assert seen.parts == [0.5]  # so that numbers of episodes to log are those of a whole log
 
 
-def test_the_policy_file_says_what_it_is_worth(improved):
-    kept = Policy.load(improved.policy_file)
-    card, estimate = kept.full_card()["estimate"], improved.decision.estimate
-    assert (card["answer"], card["verdict"], card["estimator"]) == ("deploy", "supported", "doubly-robust-state-ratio")
-    assert (card["value"], card["low"], card["high"]) == pytest.approx((estimate.value, estimate.low, estimate.high))
-    np.testing.assert_array_equal(kept.probabilities(np.eye(4)), improved.policy.probabilities(np.eye(4)))
-    assert RunFolder.open(improved.folder).policy()[1] == "the policy that was chosen for this run"
+def test_where_the_log_ends_a_step_is_deployed_and_not_the_goal(partly):
+    certificate = partly.certificate
+    assert partly.answer == "deploy"
+    assert 0 < certificate.step < 1
+    *passed, last = certificate.tried
+    assert all(one.passed for one in passed)
+    assert not last.passed
+    assert certificate.low == max(one.low for one in passed)
+    mixed = (1 - certificate.step) * STUBBORN + certificate.step * partly.goal.probabilities(np.eye(4))
+    np.testing.assert_allclose(partly.policy.probabilities(np.eye(4)), mixed, atol=1e-6)
+    assert value(partly.policy) - MDP.value(STUBBORN, 1.0) >= certificate.low > 0
+
+
+def test_the_files_say_what_was_certified_and_what_was_not(improved, partly):
+    for found in (improved, partly):
+        kept, goal = sw.load_policy(found.policy_file), sw.load_policy(found.goal_file)
+        certificate = found.certificate
+        assert kept.card["certified"] == pytest.approx(
+            {
+                "difference": certificate.difference,
+                "low": certificate.low,
+                "level": 0.95,
+                "step": certificate.step,
+                "today": certificate.decision.baseline.value,
+            }
+        )
+        assert kept.card["algorithm"] == found.algorithm
+        assert goal.card["certified"] is False
+        np.testing.assert_array_equal(kept.probabilities(np.eye(4)), found.policy.probabilities(np.eye(4)))
+        np.testing.assert_array_equal(goal.probabilities(np.eye(4)), found.goal.probabilities(np.eye(4)))
+        assert RunFolder.open(found.folder).policy()[1] == "the policy that was certified"
+        assert RunFolder.open(found.folder).learned().card == goal.card
 
 
 def test_metrics_are_kept_as_parquet(improved):
@@ -122,60 +171,70 @@ def test_metrics_are_kept_as_parquet(improved):
 
 
 def test_judging_on_the_log_that_taught_is_warned_of(improved):
-    run, policy = RunFolder.open(improved.folder), Policy.load(improved.policy_file)
+    run, policy = RunFolder.open(improved.folder), sw.load_policy(improved.policy_file)
+    goal = sw.load_policy(improved.goal_file)
     for data, warned in ((log(), True), (log(STUBBORN), False)):
-        for folder, judged in ((run, run.policy()[0]), (None, policy)):
+        for folder, judged in ((run, run.policy()[0]), (None, policy), (None, goal)):
             console = Console(file=io.StringIO(), width=200)
             _warn_of_training_data(data, folder, judged, console)
             assert ("trained on these very episodes" in console.file.getvalue()) == warned
 
 
-def test_the_decision_can_be_read_back(improved):
-    text = (improved.folder / "decision.json").read_text()
-    read = from_json(text)
-    assert read == from_json(to_json(read))
-    assert replace(read, settings={}) == replace(improved.content, settings={})
-    assert from_run(RunFolder.open(improved.folder)).answer == "deploy"
-    assert {curve.run for curve in read.curves} == {"opposd", "behaviour-cloning"}
-    assert not any(curve.metric == "value" for curve in read.curves if curve.run == "behaviour-cloning")
+def test_the_decision_can_be_read_back(improved, partly):
+    for found in (improved, partly):
+        read = from_json((found.folder / "decision.json").read_text())
+        assert read == from_json(to_json(read))
+        assert replace(read, settings={}) == replace(found.content, settings={})
+        assert from_run(RunFolder.open(found.folder)).answer == "deploy"
+        assert {curve.run for curve in read.curves} == {"opposd", "behaviour-cloning"}
+        assert not any(curve.metric == "value" for curve in read.curves if curve.run == "behaviour-cloning")
+
+
+def test_the_report_shows_the_path_and_what_to_do_next(partly):
+    content, certificate = partly.content, partly.certificate
+    assert [one.step for one in content.path] == [one.step for one in certificate.tried]
+    assert [one.step for one in content.path if one.deployed] == [certificate.step]
+    last = content.path[-1]
+    assert last.verdict == "not identified"
+    assert last.gain is last.low is None  # what the log cannot tell is no number
+    page = partly.report.read_text()
+    assert "From today to the goal" in page
+    assert html.escape(certificate.next.sentence, quote=False) in page
+    assert content.next_log.situations
+    for one in content.next_log.situations:
+        assert html.escape(one.where) in page
+    assert [worth.role for worth in content.worths] == ["current", "chosen", "goal", "gain"]
+    gain = content.worth("gain")
+    assert (gain.value, gain.low) == (certificate.difference, certificate.low)
 
 
 def test_the_report_says_how_far_the_value_counts(improved):
-    judging = log().split(0.6, 0.2, seed=0)[2]
+    judging = log().split(0.5, seed=0)[1]
     assert improved.content.counted == sentence(judging, 1.0)
     assert improved.content.counted in improved.report.read_text()
 
 
 def test_the_report_says_what_would_turn_the_answer_over(improved):
-    assert improved.content.hidden_reason == improved.decision.hidden_reason > 1
-    assert hidden_reason(improved.decision) in improved.report.read_text()
-
-
-def test_how_many_episodes_would_settle_it_counts_the_whole_log(improved, seen):
-    assert seen.parts == [pytest.approx(0.2)] * 2  # of two algorithms
+    gamma = improved.certificate.hidden_reason
+    assert improved.content.hidden_reason == gamma > 1
+    assert spoken(gamma) in improved.report.read_text()
 
 
 def test_the_report_shows_how_evenly_episodes_count(improved):
-    shares = improved.content.weight_shares
-    assert len(shares) == EPISODES // 5
+    judging, estimate = log().split(0.5, seed=0)[1], improved.certificate.decision.estimate
+    shares, of_episode = improved.content.weight_shares, estimate.shares
+    assert len(shares) == 500  # of twice as many episodes: neighbours are summed
     assert sum(shares) == pytest.approx(1)
-    of_episode = improved.decision.estimate.shares
-    np.testing.assert_allclose(shares, sorted(of_episode, reverse=True))
-    of_unit = np.bincount(log().split(0.6, 0.2, seed=0)[2].groups, of_episode)
+    np.testing.assert_allclose(shares, np.sort(of_episode)[::-1].reshape(500, -1).sum(axis=1))
+    of_unit = np.bincount(judging.groups, of_episode)
     effective = 1 / np.sum(of_unit**2)  # every episode has two decisions, so this is the estimate's own
-    assert effective == pytest.approx(improved.decision.estimate.effective_sample_size, rel=1e-3)
+    assert effective == pytest.approx(estimate.effective_sample_size, rel=1e-3)
     assert "How evenly episodes count" in improved.report.read_text()
 
 
 def test_progress_tells_every_stage_and_no_nan(improved, seen):
     names = list(dict.fromkeys(stage.name for stage in seen.stages))
-    assert names == [
-        "learning with opposd",
-        "learning with behaviour-cloning",
-        "choosing from opposd",
-        "choosing from behaviour-cloning",
-        "evaluating",
-    ]
+    assert names == ["learning with opposd", "learning with behaviour-cloning", "certifying"]
     for name in names:
         done = [stage.done for stage in seen.stages if stage.name == name]
         assert done == sorted(done)
@@ -200,23 +259,76 @@ def test_a_time_budget_stops_learning_and_the_next_call_goes_on(improved, tmp_pa
     assert to_json(resumed.content) == to_json(improved.content)
 
 
-def test_what_the_log_cannot_tell_is_never_deployed(tmp_path):
-    """The good actions are so rare that the few episodes which hold them cannot say what they are worth."""
-    unclear = improve(log(STUBBORN), CONFIG, plan=PLAN, out=tmp_path / "run")
-    assert unclear.policy.probabilities(np.eye(4))[2, 0] > 0.5  # what was learned is indeed something else
-    assert unclear.decision.estimate.verdict == "not identified"
-    assert unclear.decision.answer == "collect more data"
-    card = Policy.load(unclear.policy_file).full_card()["estimate"]
-    assert card["answer"] == unclear.decision.answer
-    assert card["value"] is card["low"] is None
-    assert unclear.content.worth("chosen").value is None
-    assert not any(worth.role == "gain" for worth in unclear.content.worths)
+def test_where_nothing_is_certified_there_is_no_policy_to_deploy(improved, tmp_path):
+    """Nor one that an earlier call left there."""
+    out = tmp_path / "run"
+    RunFolder.create(out)
+    unclear = improve(log(NEVER), CONFIG, plan=PLAN, out=out)
+    improved.policy.save(out / "policy.safetensors")
+    unclear = improve(log(NEVER), CONFIG, plan=PLAN, out=out)
+    assert unclear.answer != "deploy"
+    assert unclear.policy is unclear.policy_file is None
+    assert unclear.certificate.step == 0
+    assert not (out / "policy.safetensors").exists()
+    assert unclear.goal_file.is_file()
+    assert RunFolder.open(out).policy()[1] == "the goal, which was not certified"
+    assert [worth.role for worth in unclear.content.worths] == ["current", "goal"]
+    assert not any(one.deployed or one.passed for one in unclear.content.path)
+    assert "deploy: " not in str(unclear).split("\n", 1)[1]
+    assert not unclear.next.deploy
+
+
+def test_of_several_logs_all_are_learned_from_and_the_newest_is_today(tmp_path, monkeypatch):
+    """A round later: today is a policy that is known."""
+    first, today = log(), np.array([[0.8, 0.2], [0.2, 0.8], [0.8, 0.2], [0.8, 0.2]])
+    newest = log(today)
+    learned, judged = [], []
+    fit, certify = improvement.fit, improvement.certify
+    monkeypatch.setattr(improvement, "fit", lambda data, *a, **k: learned.append(data) or fit(data, *a, **k))
+    monkeypatch.setattr(improvement, "certify", lambda *a, **k: judged.append((a[1], k)) or certify(*a, **k))
+    second = improve([first, newest], CONFIG, plan=PLAN, out=tmp_path / "run", today=linear(today))
+    half = newest.split(0.5, seed=0)
+    assert [data.episodes for data in learned] == [EPISODES + EPISODES // 2] * 2
+    assert learned[0].rewards.sum() == pytest.approx(first.rewards.sum() + half[0].rewards.sum())
+    ((judging, named),) = judged
+    assert judging.fingerprint == half[1].fingerprint
+    assert named["learning"].fingerprint == half[0].fingerprint
+    assert second.certificate.decision.baseline.value == pytest.approx(half[1].returns(1.0).mean())
+    assert second.content.settings["episodes"] == {"older logs": EPISODES, "learning": 1000, "judging": 1000}
+    gain = value(second.policy) - MDP.value(today, 1.0)
+    assert gain >= second.certificate.low > 0
+    np.testing.assert_allclose(second.certificate.today.probabilities(np.eye(4)), today)
+
+
+def test_a_practice_that_cannot_be_saved_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(
+        ValueError, match="today: expected a policy that has a file of its own, got a function; without"
+    ):
+        improve(log(), CONFIG, plan=PLAN, out=tmp_path / "run", today=lambda seen: seen @ UNIFORM)
+    assert not (tmp_path / "run").exists()
+
+
+def test_where_nothing_further_is_known_no_chance_is_given(improved, partly):
+    """At the goal, and where the next step is not identified."""
+    for found in (improved, partly):
+        assert found.next.chance == 0
+        assert found.next.sentence == (
+            "Log about 2,000 episodes of the policy to deploy, with the probability of every decision, and improve "
+            "again: how much further it goes, only that log can tell."
+        )
+
+
+def test_logs_that_do_not_fit_together_are_refused_before_anything_is_written(tmp_path):
+    other = replace(log(), observation_names=("a", "b", "c", "d"))
+    with pytest.raises(ValueError, match="observation"):
+        improve([log(), other], CONFIG, plan=PLAN, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_log_from_which_nothing_can_come_is_refused_before_anything_is_written(tmp_path):
     few = log(units=False).take(np.arange(14))
     with pytest.raises(
-        ValueError, match="the log has 14 episodes: it needs at least 15, so that training, selection and evaluation"
+        ValueError, match="the log has 14 episodes: it needs at least 15, so that training and evaluation use separate"
     ):
         improve(few, CONFIG, plan=PLAN, out=tmp_path / "run")
     with pytest.raises(ValueError, match="the log has 14 units"):
@@ -234,12 +346,11 @@ def test_propensities_that_were_not_logged_are_estimated_on_each_part(tmp_path):
     improvement = improve(bare, CONFIG, plan=plan, out=tmp_path / "run")
     assert improvement.content.calibration is not None
     assert "estimated-propensities" in {measure.name for measure in improvement.content.measures}
-    assert improvement.content.measures == improvement.decision.measures
-    # report and card show the same interval, widened because propensities were estimated
-    card = Policy.load(improvement.policy_file).full_card()["estimate"]
-    assert (card["low"], card["high"]) == pytest.approx(
-        (improvement.decision.estimate.low, improvement.decision.estimate.high)
-    )
+    certificate = improvement.certificate
+    assert improvement.content.measures == certificate.decision.measures
+    # report and card show the same bound, widened because propensities were estimated
+    assert improvement.content.worth("gain").low == certificate.low
+    assert sw.load_policy(improvement.policy_file).card["certified"]["low"] == pytest.approx(certificate.low)
 
 
 def test_parts_of_an_estimated_log_are_estimated_again_each_by_itself():
@@ -259,7 +370,7 @@ def test_parts_of_an_estimated_log_are_estimated_again_each_by_itself():
         ({"seeds": 0}, "seeds: expected 1 or more, got 0"),
         ({"updates": 0}, "updates: expected 1 or more, got 0"),
         ({"time_budget": -1.0}, "time_budget: expected seconds, above 0, got -1.0"),
-        ({"level": 1.0}, "level: expected a number between 0 and 1, got 1.0"),
+        ({"level": 1.0}, "level: expected a number between 0.5 and 1, got 1.0"),
         ({"seed": -1}, "seed: expected 0 or more, got -1"),
         ({"propensities": "magic"}, "propensities: expected one of boosting, logistic, got 'magic'"),
     ],
@@ -344,9 +455,13 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
     assert "Deploy" in out.stdout
     assert str(improved.report) in "".join(out.stdout.split("\n"))
     shown = " ".join(out.stdout.replace("│", " ").split())
-    assert hidden_reason(improved.decision) in shown
-    assert f"gain {improved.decision.difference:.4g} ({improved.decision.low:.4g} to " in shown
-    for measure in improved.decision.measures:
+    certificate = improved.certificate
+    assert spoken(certificate.hidden_reason) in shown
+    today = certificate.decision.baseline.value
+    assert f"deploy this {today + certificate.difference:.4g}, at least {today + certificate.low:.4g}" in shown
+    assert f"log this next {improved.next.sentence}" in shown
+    assert f"100 % {certificate.difference:.4g} {certificate.low:.4g} supported deploy" in shown
+    for measure in certificate.decision.measures:
         assert f"{measure.outcome} {measure.title}: {measure.sentence}." in shown
     assert "learning by x: 1 of 2" in out.stderr
     monkeypatch.undo()
@@ -357,15 +472,19 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
     assert again.stderr == ""
     printed = json.loads(again.stdout)
     assert printed["answer"] == "deploy"
-    assert printed["policy"]["value"] == pytest.approx(improved.decision.estimate.value)
-    assert printed["hidden_reason"] == pytest.approx(improved.decision.hidden_reason)
-    assert printed["verdict"] == improved.decision.verdict
-    assert [one["name"] for one in printed["measures"]] == [one.name for one in improved.decision.measures]
+    assert printed["policy"] == str(improved.policy_file)
+    assert printed["goal"]["file"] == str(improved.goal_file)
+    assert printed["goal"]["value"] == pytest.approx(certificate.goal.estimate.value)
+    assert printed["gain"] == pytest.approx({"difference": certificate.difference, "at_least": certificate.low})
+    assert [one["step"] for one in printed["tried"]] == [one.step for one in certificate.tried]
+    assert printed["next"]["sentence"] == improved.next.sentence
+    assert printed["hidden_reason"] == pytest.approx(certificate.hidden_reason)
+    assert printed["verdict"] == certificate.decision.verdict
+    assert [one["name"] for one in printed["measures"]] == [one.name for one in certificate.decision.measures]
     assert printed["stopped_by_time"] == []
     assert before == [
         (improved.folder / name).read_text() for name in ("decision.json", "manifest.json", "report.html")
     ]
-    assert math.isfinite(printed["gain"]["low"])
 
 
 @pytest.mark.parametrize("steps", [3, 10, 15, 97, 2000])

@@ -32,6 +32,8 @@ from statewise.learning.runs import RunFolder
 from statewise.learning.trackers.parquet import write_metrics
 from statewise.ope.certify import Certificate, certify
 from statewise.ope.next_log import NextLog
+from statewise.policies.external import as_target
+from statewise.policies.files import StoredPolicy
 from statewise.policies.simple import constants
 from statewise.propensities.crossfit import Model
 from statewise.propensities.estimate import estimate_propensities
@@ -163,11 +165,12 @@ def improve(
     plan = Plan() if plan is None else plan
     logs = (log,) if isinstance(log, Dataset) else tuple(log)
     concat(logs)  # refuses logs that do not fit together
+    known = _known(today)
     configs = _configs(logs[-1], config, plan)
     parts = _parts(logs[-1], plan)
     folder = RunFolder.create(out)  # fails before anything is learned if the folder cannot be written
     with folder.locked():
-        return _improved(logs, configs, parts, plan, today, folder.path, progress)
+        return _improved(logs, configs, parts, plan, known, folder.path, progress)
 
 
 def _improved(
@@ -208,6 +211,17 @@ def _improved(
     )
     _write(certificate, content, RunFolder.open(out), newest.fingerprint)
     return Improvement(certificate, content, out, tuple(stopped))
+
+
+def _known(today: Any) -> Any:
+    """What is done today, as a policy that can be saved: the file of a step towards the goal holds it too."""
+    known = None if today is None else as_target(today)
+    if known is not None and not isinstance(known, StoredPolicy):
+        raise ValueError(
+            f"today: expected a policy that has a file of its own, got a {type(today).__name__}; without `today` it is "
+            "modelled from the log"
+        )
+    return known
 
 
 def _configs(log: Dataset, config: Settings | str | None, plan: Plan) -> dict[str, Settings]:

@@ -13,6 +13,7 @@ from small import defaults
 from statewise.cli.main import group
 from statewise.data.schema import Schema
 from statewise.improvement import Plan
+from statewise.learning.runs import RunFolder
 from statewise.policies.act import arrange
 from statewise.policies.exports import EXPORTS
 
@@ -41,6 +42,11 @@ def answered(request, tmp_path_factory):
     return name, folder, json.loads(done.stdout)
 
 
+def learned():
+    """The policy that `act` takes from the run in this folder."""
+    return RunFolder.open("run").policy()[0]
+
+
 def test_there_is_an_answer(answered):
     _, folder, answer = answered
     assert answer["answer"] in ("deploy", "do not deploy", "collect more data")
@@ -55,7 +61,7 @@ def test_act_takes_the_raw_file(answered, monkeypatch, run):
     raw = pl.read_csv("log.csv", separator=";" if name == "clinic" else ",", infer_schema=False)
     decisions = pl.read_csv("decisions.csv")
     assert len(decisions) == len(raw)
-    assert set(map(str, decisions["action"])) <= set(sw.load_policy("run/policy.safetensors").action_names)
+    assert set(map(str, decisions["action"])) <= set(learned().action_names)
     assert "not in the policy's log" not in ended.stderr
 
 
@@ -63,7 +69,7 @@ def test_the_policy_sees_what_it_was_trained_on(answered, monkeypatch, run):
     """The rows of the log, encoded as `act` does, are the observations of the log as `load` reads it."""
     _, folder, _ = answered
     monkeypatch.chdir(folder)
-    policy = sw.load_policy("run/policy.safetensors")
+    policy = learned()
     schema = Schema.of(policy.card)
     log = sw.load("log.csv", schema=schema)
     chances = {tuple(row) for row in np.round(policy.probabilities(log.observations), 9).tolist()}
@@ -82,7 +88,7 @@ def test_evaluate_needs_no_flag(answered, monkeypatch, run):
     with pytest.MonkeyPatch.context() as patch:
         defaults(patch)
         model = MODEL if "estimate" in LOGS[name][1] else []
-        ended = run("evaluate", "run/policy.safetensors", "log.csv", "--estimator", "per-decision", *model, "--json")
+        ended = run("evaluate", "run/goal.safetensors", "log.csv", "--estimator", "per-decision", *model, "--json")
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)["gate"]["answer"] in ("deploy", "do not deploy", "collect more data")
 
@@ -91,15 +97,15 @@ def test_a_policy_that_saw_the_log_is_recognised(answered, monkeypatch, run):
     """What fills the gaps was learned from a part of it; it is the same log all the same."""
     _, folder, _ = answered
     monkeypatch.chdir(folder)
-    log = sw.load("log.csv", schema=Schema.of(sw.load_policy("run/policy.safetensors").card))
-    assert log.fingerprint == sw.load_policy("run/policy.safetensors").card["log"]
+    log = sw.load("log.csv", schema=Schema.of(learned().card))
+    assert log.fingerprint == learned().card["log"]
 
 
 @pytest.mark.parametrize("format", ["onnx", "numpy"])
 def test_exports_answer_the_raw_rows(answered, format, monkeypatch, run):
     _, folder, _ = answered
     monkeypatch.chdir(folder)
-    policy = sw.load_policy("run/policy.safetensors")
+    policy = learned()
     if not hasattr(policy, "weights"):
         pytest.skip("only networks are exported")
     out = f"policy{EXPORTS[format].ending}"

@@ -31,6 +31,7 @@ GOOD = "a good file"
 # its log, `{run}` its run or policy, `{out}` what it writes.
 CALLS = {
     "act": "{run} {log} --out {out}.csv",
+    "certify": "{run} {log} --out {out}.safetensors",
     "collect": "cartpole --episodes 2 --out {out}.csv",
     "evaluate": "{run} {log} --estimator per-decision",
     "export": "{run} --format numpy --out {out}.py",
@@ -40,12 +41,14 @@ CALLS = {
     "record": "decisions --out {out}.csv",
     "report": "{run} --out {out}.html",
     "reproduce": "hard-example --no-run --out {out}",
+    "rounds": "--domain hard-example --rounds 1 --episodes 15 --out {out}",
     "score": "{run} --domain cartpole --episodes 1",
     "serve": "{run} --port 0",
 }
 READS_LOG = sorted(name for name, call in CALLS.items() if "{log}" in call)
 READS_RUN = sorted(name for name, call in CALLS.items() if "{run}" in call)
 WRITES_FILE = sorted(name for name, call in CALLS.items() if "{out}." in call)
+WRITES_ALWAYS = [name for name in WRITES_FILE if name != "certify"]  # which writes what was certified, if anything was
 WRITES_RUN = ("fit", "improve")
 
 
@@ -144,7 +147,7 @@ def needed():
         for column in COLUMNS.split(","):
             if name == "act" and column.startswith("obs_"):
                 yield name, column, f"'{column.removeprefix('obs_')}' is missing; the policy needs 'a', 'b'"
-            elif name == "evaluate" and column.startswith("obs_"):
+            elif name in ("certify", "evaluate") and column.startswith("obs_"):
                 yield name, column, "observation"  # a policy of two, a log of one
             elif name != "act" and not column.startswith("obs_") and column != "step":
                 yield name, column, f"{column}: there is no such column"
@@ -188,7 +191,7 @@ def test_what_is_not_a_run(name, source, words, place, told):
     assert files(place) == before
 
 
-@pytest.mark.parametrize("name", [*WRITES_FILE, *WRITES_RUN, "reproduce"])
+@pytest.mark.parametrize("name", [*WRITES_FILE, *WRITES_RUN, "reproduce", "rounds"])
 def test_an_output_where_nothing_can_be(name, place, told):
     """Below a file there is no folder; it is found out at once."""
     before = files(place)
@@ -228,7 +231,7 @@ def full_disk():
         compilation_cache.reset_cache()
 
 
-@pytest.mark.parametrize("name", WRITES_FILE)
+@pytest.mark.parametrize("name", WRITES_ALWAYS)
 def test_a_full_disk_leaves_the_good_file(name, place, told):
     out = next(place / word for word in call(name) if word.startswith("out."))
     out.write_text(GOOD)

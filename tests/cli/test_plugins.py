@@ -62,8 +62,10 @@ def test_a_plugin_s_command_is_listed(folder, statewise):
 def test_everyday_commands_come_first(statewise):
     everyday, research = statewise("--help")[1].split("For research:")
     commands = [line.split()[0] for line in everyday.split("Commands:")[1].splitlines() if line.strip()]
-    assert commands == ["inspect", "improve", "evaluate", "fit", "act", "serve", "record", "export", "report"]
-    assert [line.split()[0] for line in research.splitlines() if line.strip()] == ["collect", "score", "reproduce"]
+    first = ["inspect", "improve", "evaluate", "certify", "fit"]
+    assert commands == [*first, "act", "serve", "record", "export", "report"]
+    others = [line.split()[0] for line in research.splitlines() if line.strip()]
+    assert others == ["collect", "rounds", "score", "reproduce"]
 
 
 def test_a_name_can_be_used_in_options_before_the_plugin_is_named(folder, policy, statewise):

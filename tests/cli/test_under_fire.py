@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 import zipfile
 import zlib
 
@@ -20,9 +21,10 @@ from rich.console import Console
 import statewise as sw
 from logs import make
 from statewise.cli.harmless import PLAIN, Harmless, harmless
+from statewise.cli.terminal import warnings_as_notes
 from statewise.data.observations import table_text
 from statewise.data.table import to_frame
-from statewise.learning.runs import RunFolder
+from statewise.learning.runs import RunFolder, RunWarning
 
 main_module = importlib.import_module("statewise.cli.main")  # the package has a function of that name
 ESCAPES = "\x1b[2J\x1b]0;owned\x07\u202eevil"
@@ -89,17 +91,31 @@ def test_the_end_of_a_file_is_not_taken_for_control_d(monkeypatch, capsys):
     assert ended(monkeypatch, capsys, click.Abort()) == (130, "Stopped.\n")
 
 
+@pytest.mark.filterwarnings("always::statewise.learning.runs.RunWarning")
 @pytest.mark.parametrize("contents", [b"", b"PK\x03\x04", b"\x93NUMPY"])
-def test_an_empty_or_broken_checkpoint_is_named(statewise, tmp_path, contents):
+def test_a_run_whose_checkpoints_are_broken_starts_again_and_names_them(statewise, tmp_path, contents):
     make([5] * 20).save(tmp_path / "log.parquet")
     arguments = ("fit", tmp_path / "log.parquet", "--algorithm", "behaviour-cloning", "--updates", 2)
     assert statewise(*arguments, "--out", tmp_path / "run")[0] == 0
-    for state in RunFolder.open(tmp_path / "run").checkpoints.glob("state-*.npz"):
+    folder = RunFolder.open(tmp_path / "run")
+    states = sorted(folder.checkpoints.glob("state-*.npz"))
+    learned = folder.learned().probabilities(np.zeros((1, 2)))
+    for state in states:
         state.write_bytes(contents)
     code, _, err = statewise(*arguments, "--out", tmp_path / "run")
-    assert "Stopped." not in err
-    assert code == 2
-    assert "it is damaged" in err
+    assert code == 0
+    assert err.count("note ") == err.count("it is damaged (File is not a zip file)") == len(states)
+    assert err.count("learning resumes from the start") == 1
+    np.testing.assert_array_equal(folder.learned().probabilities(np.zeros((1, 2))), learned)
+
+
+def test_warnings_become_notes_that_do_not_obey_escapes(capsys):
+    with warnings.catch_warnings(), warnings_as_notes():
+        warnings.simplefilter("always")
+        warnings.warn(f"run{ESCAPES}/state-1.npz: it is damaged", RunWarning, stacklevel=1)
+    err = capsys.readouterr().err
+    assert err.startswith("note  run\\x1b[2J\\x1b]0;owned")
+    assert not set(err) & set("\x1b\x07\u202e")
 
 
 def test_escapes_in_names_are_shown_and_not_obeyed(statewise, tmp_path):
@@ -112,13 +128,14 @@ def test_escapes_in_names_are_shown_and_not_obeyed(statewise, tmp_path):
     assert code == 0
     assert "yes\\x1b[2J\\x1b]0;owned\\u202eevil" in out  # rich itself leaves out the bell
     assert not set(out + err) & set("\x1b\x07\u202e")
-    frame.with_columns(pl.lit("x").alias(f"obs_{ESCAPES}")).write_parquet(tmp_path / "log.parquet")
+    frame.with_columns(pl.lit(float("inf")).alias(f"obs_{ESCAPES}")).write_parquet(tmp_path / "log.parquet")
     for arguments in (
         ("inspect", tmp_path / "log.parquet"),
         ("fit", tmp_path / "log.parquet", "--out", tmp_path / "r"),
     ):
         code, out, err = statewise(*arguments)
         assert code == 2
+        assert "\\x1b[2J" in out + err  # the column is named
         assert not set(out + err) & set("\x1b\x07\u202e")
     code, out, err = statewise("inspect", tmp_path / f"{ESCAPES}.csv")
     assert not set(out + err) & set("\x1b\x07\u202e")

@@ -61,6 +61,25 @@ def test_the_answer_comes_first(html):
     assert places == sorted(places)
 
 
+def test_how_far_the_log_reaches_and_what_to_log_next(html):
+    page = Page(html)
+    (path,) = (one["aria-label"] for _, one in page.tags if "along the way to the goal" in one.get("aria-label", ""))
+    assert path == (
+        "The gain over today along the way to the goal, 4 steps tested. The step to deploy, 44 % of the way, gains at "
+        "least 2.60. The last tested, 70 % of the way: not identified."
+    )
+    assert "Log about 500 episodes of the policy to deploy. " in page.text
+    assert "cell_count ≤ 340" in page.text
+    (nothing,) = (
+        one["aria-label"]
+        for _, one in Page(render(refused())).tags
+        if "along the way to the goal" in one.get("aria-label", "")
+    )
+    assert "No step was certified. The last tested, 2 % of the way: not identified." in nothing
+    bare = Page(render(replace(example(), path=(), next_log=None))).text
+    assert "From today to the goal" not in bare
+
+
 @pytest.mark.parametrize(
     ("gamma", "shown"),
     [
@@ -99,9 +118,9 @@ def test_every_answer_has_its_headline_even_with_nothing_else(answer, headline):
 
 def test_what_is_not_identified_is_never_a_number():
     page = Page(render(refused()))
-    rows = page.text[page.text.index("the new policy proposed") :]
+    rows = page.text[page.text.index("the goal (OPPOSD) what was learned") :]
     assert rows.startswith(
-        "the new policy proposed not identified – not identified two episodes carry 93 % of the weight"
+        "the goal (OPPOSD) what was learned not identified – not identified two episodes carry 93 % of the weight"
     )
     with pytest.raises(DecodeError, match="the new policy: expected no value, low or high, since it is not identified"):
         Worth("the new policy", "chosen", "not identified", "x", value=3.0)
@@ -150,9 +169,9 @@ def test_names_are_unique_and_figures_are_described(html):
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     figures = [attributes for _, attributes in page.tags if attributes.get("role") == "img"]
-    assert len(figures) == 10
+    assert len(figures) == 11
     assert all(len(attributes["aria-label"]) > 30 for attributes in figures)
-    assert sum(tag == "figcaption" for tag, _ in page.tags) == 10
+    assert sum(tag == "figcaption" for tag, _ in page.tags) == 11
     assert "0a0a0" not in html  # every colour is the page's own
     assert "0a0b0" not in html
     links = [attributes["href"][1:] for tag, attributes in page.tags if tag == "a"]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from statewise.cli.certificate import certificate_as_json, show_certificate
 from statewise.cli.decision import checks_table
-from statewise.cli.options import json_option, log_options, propensity_model_option, seed_option
+from statewise.cli.options import json_option, log_options, propensity_model_option, seed_option, writable
 from statewise.cli.progress import Watch
 from statewise.cli.propensities import estimated, read_log
 from statewise.cli.terminal import answers, echo_json, messages
@@ -57,6 +57,8 @@ def command(
     that fails, so that at most one log in twenty certifies a policy that is no better than today.
     """
     console = messages(quiet=as_json)
+    if out is not None:
+        writable(out)
     target = RunFolder.open(policy).learned() if policy.is_dir() else as_target(policy)
 
     def read(path: Path) -> Dataset:

@@ -171,7 +171,7 @@ class RunFolder:
 
     def learned(self) -> Any:
         """The goal where the run was judged, or else the first seed's last policy."""
-        return load_policy(self.goal) if self.goal.is_file() else next(iter(self.last_policies().values()))
+        return load_policy(self.goal) if self.goal.is_file() else self.policy()[0]
 
     def last_policies(self) -> dict[int, Any]:
         """The last checkpoint's policy of every seed."""

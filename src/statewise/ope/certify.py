@@ -233,6 +233,8 @@ def _reason(step: Step, level: float) -> str:
         return f"the log cannot tell what even the first step, {way}, is worth: {verdict_of(decision.measures)[1]}"
     if decision.high < 0:
         return f"even the first step, {way}, earns less than the {today:.4g} of today, with {sure}"
+    if decision.answer == "do not deploy":
+        return f"the first step, {way}, does what is done today"
     return (
         f"the first step, {way}, may be better or worse than the {today:.4g} of today: as far as the log tells it "
         f"earns {value:.4g} more, and at least {step.low:.4g} more with {sure}"

@@ -63,6 +63,11 @@ class NextLog:
             return (
                 f"More episodes of {whose} would not help: what is missing are decisions as the goal would take them."
             )
+        if self.deploy and self.chance == 0:
+            return (
+                f"Log about {self.episodes:,} episodes of {whose}, with the probability of every decision, and improve "
+                "again: how much further it goes, only that log can tell."
+            )
         further = f"the step at {100 * self.step:.3g} % of the way to the goal"
         return (
             f"Log about {self.episodes:,} {'' if self.deploy else 'more '}episodes of {whose}, with the probability of "
@@ -148,7 +153,7 @@ def _more_of_today(first: Decision, step: float, whole: int, level: float, part:
     width = (first.difference - first.low) / NormalDist().inv_cdf(level)
     spread = max(width, first.standard_error) * np.sqrt(first.episodes)
     number, chance = enough(first.difference, first.standard_error, float(spread), whole, level)
-    more = max(round(number / part * JUDGING) - whole, whole // 4)
+    more = max(number / part * JUDGING - whole, whole / 4)
     return NextLog(False, step, rounded(more), chance)
 
 
