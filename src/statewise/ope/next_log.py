@@ -148,7 +148,7 @@ def _more_of_today(first: Decision, step: float, whole: int, level: float, part:
     width = (first.difference - first.low) / NormalDist().inv_cdf(level)
     spread = max(width, first.standard_error) * np.sqrt(first.episodes)
     number, chance = enough(first.difference, first.standard_error, float(spread), whole, level)
-    more = max(round(number / part * JUDGING) - whole, whole // 4)
+    more = max(number / part * JUDGING - whole, whole / 4)
     return NextLog(False, step, rounded(more), chance)
 
 
