@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from statewise.domains.behaviours import as_act
+from statewise.domains.behaviours import as_act, with_noise
 from statewise.policies.exports import EXPORTS, export_policy
 from statewise.policies.files import PolicyFileError, load_policy
 from statewise.policies.network import Policy
@@ -110,6 +110,14 @@ def test_a_simulator_plays_it_as_it_is(way):
     act = as_act(path)
     found = np.stack([np.asarray(act(jnp.asarray(state, jnp.float32))) for state in STATES[:5]])
     np.testing.assert_allclose(found, path.probabilities(STATES[:5]), atol=1e-5)
+
+
+def test_noise_can_be_mixed_into_a_step_as_into_any_policy():
+    path = PathPolicy(TODAY, GOAL, 0.3)
+    act = with_noise(path, share=0.8)
+    expected = 0.8 * path.probabilities(STATES) + 0.2 / 3
+    played = np.stack([act(jnp.asarray(state, jnp.float32)) for state in STATES])
+    np.testing.assert_allclose(played, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("format", ["onnx", "numpy"])

@@ -29,6 +29,15 @@ def show_certificate(console: Console, certificate: Certificate) -> None:
     numbers.add_row("  log this next", Text(certificate.next.sentence))
     console.print(numbers)
     console.print()
+    if certificate.policy is not None and certificate.next.situations:
+        console.print(Text("  Where it differs most from today:"))
+        differences = Table.grid(padding=(0, 1, 0, 0))
+        for one in certificate.next.situations:
+            often = f"{100 * one.then:.0f} % of the time instead of {100 * one.today:.0f} %"
+            differences.add_row("  ·", Text(f"{one.where}: action {one.action}, {often}"))
+        console.print(differences)
+        console.print()
+    console.print(Text("  Steps from today towards the goal, in the order in which they were tested:"))
     steps = table(("of the way", "gain", "at least", "support", ""), left=("support", ""))
     for one in certificate.tried:
         known = one.decision.verdict != "not identified"

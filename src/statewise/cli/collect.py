@@ -13,7 +13,9 @@ from statewise.cli.terminal import echo_json
 from statewise.cli.types import RegisteredName
 from statewise.data.formats import any_of, writable_endings
 from statewise.domains import DOMAINS
-from statewise.domains.behaviours import Noisy, NoisyTrees, Uniform, with_noise
+from statewise.domains.behaviours import Uniform, with_noise
+from statewise.domains.simulate import Act
+from statewise.domains.source import Source
 from statewise.policies.files import load_policy
 
 
@@ -73,7 +75,7 @@ def command(
         )
 
 
-def _from_file(path: str, noise: float, source) -> Noisy | NoisyTrees:
+def _from_file(path: str, noise: float, source: Source) -> Act:
     policy = load_policy(path)
     unfit = misfit(policy, source)
     if unfit is not None:

@@ -69,12 +69,15 @@ class NoisyTrees(eqx.Module):
         return self.share * own + (1 - self.share) / actions
 
 
-def with_noise(policy: StoredPolicy, share: float = LEARNED_SHARE) -> Noisy | NoisyTrees:
+def with_noise(policy: StoredPolicy, share: float = LEARNED_SHARE) -> Noisy | NoisyTrees | Blended:
     """A policy that acts by itself with probability `share`, and uniformly otherwise."""
     if isinstance(policy, TreePolicy):
         return _trees_with_noise(policy, share)
+    if isinstance(policy, PathPolicy):
+        uniform = Uniform(len(policy.action_names))
+        return Blended(uniform, as_act(policy), jnp.asarray(share, jnp.float32), geometric=False)
     if not isinstance(policy, Policy):
-        raise ValueError(f"expected a network or trees to mix with noise, got a {type(policy).__name__}")
+        raise ValueError(f"expected a network, trees or a step between such, got a {type(policy).__name__}")
 
     def single(values: np.ndarray) -> Array:
         return jnp.asarray(values, jnp.float32)
