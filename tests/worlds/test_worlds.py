@@ -12,6 +12,10 @@ import numpy as np
 import pytest
 
 import statewise as sw
+from statewise.ope.clone import cloned, whole_distributions
+from statewise.ope.walk import Ends
+from statewise.ope.walk import walk as walk_towards
+from statewise.policies.probabilities import probabilities_of
 from worlds import WORLDS
 from worlds.limits import LIMIT, Lean, play_pole, pole_step, walk
 from worlds.world import earnable
@@ -192,3 +196,17 @@ def test_a_constant_added_to_rewards_changes_nothing(name):
             assert one == pytest.approx(other, abs=0.01 * before.standard_error)
         moved = after.estimate.value - before.estimate.value
         assert moved == pytest.approx(added * log.lengths[0], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name", ["partly-fixed", "fixed-days", "fixed-protocol", "history", "wrong-by-state", "drift", "walk-45-worse"]
+)
+def test_no_step_towards_a_policy_that_misleads_is_certified(name):
+    """A small step does little of what nobody tried, but all that it gains would come of that."""
+    world = WORLDS[name]
+    log = world.log(60_000)
+    ready = sw.prepare(log, discount=world.discount)
+    behaviour = whole_distributions(log)
+    behaviour = cloned(ready) if behaviour is None else behaviour
+    steps = walk_towards(Ends(behaviour, probabilities_of(world.policy, log)), ready, (0.05, 0.2))
+    assert not steps[0].passed

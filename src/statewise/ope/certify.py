@@ -99,8 +99,9 @@ def certify(
     """Walks from what is done today towards `policy`, and returns the step with the greatest certain gain.
 
     `policy` gives probabilities, or is a mapping of several such by name, the preferred first: then the learning
-    episodes choose the one that promises most, and that one is tested at the full level. A name in `simple` is a rule
-    so simple that it is taken where it promises about as much as the best.
+    episodes choose the one that promises most. It is tested at the full level, or shares it with the preferred one
+    where both will most likely pass. A name in `simple` is a rule so simple that it is taken where it promises about as
+    much as the best.
 
     `learning` are the episodes that the policy was learned from; they also choose the order of the steps. Without them
     a third of `held_out` does so. `today` is what is done today, as a policy; where it is not given, a model of the
@@ -203,7 +204,7 @@ def most_promising(forecasts: Mapping[str, tuple[Forecast, ...]], level: float, 
     promises = {name: promise(found, order_by(found, level=level), level) for name, found in forecasts.items()}
     greatest = max(promises.values())
     if not np.isfinite(greatest):
-        return next(name for name in (*promises,) if name not in simple or len(simple) == len(promises))
+        return next((name for name in promises if name not in simple), next(iter(promises)))
     close = [name for name, bound in promises.items() if bound >= greatest - CLOSE * abs(greatest)]
     return next((name for name in close if name in simple), close[0])
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from statewise.base.registry import Registry
 from statewise.ope.prepared import Case, Prepared
 from statewise.ope.quotient import Quotient, standard_error
@@ -127,7 +129,8 @@ def measured(evidence: Evidence) -> tuple[Measurement, ...]:
 def of_the_gain(results: Iterable[Measurement], evidence: Evidence) -> tuple[Measurement, ...]:
     """The same, with what has another value for the gain over today than for the policy's own value made again."""
     assert evidence.gain is not None
-    support = replace(evidence.support, unseen=evidence.gain.unseen)
+    untried = _share_of_change(evidence)
+    support = replace(evidence.support, unseen=evidence.gain.unseen, unsupported=untried)
     gain = evidence._replace(estimate=evidence.gain, support=support)
     again = {name: MEASURES[name] for name in OF_GAIN}
 
@@ -141,11 +144,25 @@ def of_the_gain(results: Iterable[Measurement], evidence: Evidence) -> tuple[Mea
     return worst_first(map(measured_again, results))
 
 
+def _share_of_change(evidence: Evidence) -> float | None:
+    """Of what a policy would do otherwise than today, how much nobody ever did there.
+
+    A small step takes few untried actions, but it takes few other actions at all: what it gains rests on them as much
+    as a large step's gain does. What changes is ½ Σ_a |π(a|s) − μ(a|s)|, by the mean of |ρ − 1|.
+    """
+    untried, case = evidence.support.unsupported, evidence.case
+    if not untried:
+        return untried
+    weight = evidence.log.growth
+    changed = (float(weight @ np.abs(case.ratio - 1)) / float(weight.sum()) + untried) / 2
+    return min(untried / changed, 1.0)
+
+
 def worst_first(results: Iterable[Measurement]) -> tuple[Measurement, ...]:
     return tuple(sorted(results, key=lambda result: OUTCOMES.index(result.outcome)))
 
 
-OF_GAIN = ("unseen-situations", "known-error")  # which depend on what an estimate is compared with
+OF_GAIN = ("tried-actions", "unseen-situations", "known-error")  # which depend on what an estimate is compared with
 HERE = "statewise.ope.measures"
 MEASURES: Registry[Measure] = Registry(
     "measure",

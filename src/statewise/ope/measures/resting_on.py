@@ -56,6 +56,9 @@ TRIED = Measure(
     sentence=lambda evidence: (
         f"{percent(evidence.support.unsupported or 0.0)} of the policy's decisions are ones that the log's "
         "behaviour never takes"
+        if evidence.gain is None
+        else f"{percent(evidence.support.unsupported or 0.0)} of what the policy does otherwise than today are actions "
+        "that the log's behaviour never takes there"
     ),
 )
 ENOUGH = Measure(
