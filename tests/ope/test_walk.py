@@ -132,6 +132,7 @@ def test_certify_returns_a_policy_that_is_better_in_truth_and_says_what_to_log_n
     certificate = sw.certify(lambda states: np.asarray(states) @ GREEDY, held_out, learning=train, discount=1.0,
                              progress=lambda done, total: seen.append((done, total)))  # fmt: skip
     assert certificate.answer == "deploy"
+    assert certificate.decision.estimate.level == certificate.level == 0.95  # what is shown is what it says
     table = certificate.policy.probabilities(np.eye(STATES))
     gain = WORLD.value_within(table, 1.0, HORIZON) - WORLD.value_within(BEHAVIOUR, 1.0, HORIZON)
     assert 0 < certificate.low <= gain

@@ -15,7 +15,6 @@ from statewise.learning.today import model_of_today
 from statewise.ope.evaluate import prepare
 from statewise.ope.gate import Answer, Decision, compare, gate
 from statewise.ope.next_log import NextLog, plan, situations
-from statewise.ope.prepared import Prepared
 from statewise.ope.sensitivity import turning_point
 from statewise.ope.verdict import verdict_of
 from statewise.ope.walk import (
@@ -23,7 +22,6 @@ from statewise.ope.walk import (
     STEPS,
     Ends,
     Forecast,
-    OnRows,
     Step,
     forecast,
     order_by,
@@ -56,7 +54,7 @@ class Certificate:
     level: float
     tried: tuple[Step, ...]  # in the order they were tested
     forecast: tuple[Forecast, ...]  # what the learning episodes said of them beforehand
-    decision: Decision  # of the step that may be deployed, or of the first one tested
+    decision: Decision  # of the step that may be deployed, or of the first one tested, with two-sided intervals
     goal: Decision  # of the whole way, as the same episodes judge it
     hidden_reason: float | None  # Γ; None where no step passed
     next: NextLog  # what to log, and what that would show
@@ -140,21 +138,23 @@ def certify(
     following = plan(ends, log, now, further, chosen.decision, level, part)
     differs = situations(ends.today, ends.at(chosen.step).probabilities_there, held_out)
     goal = candidates[found.candidate]
+    # steps are tested on one side; what is shown has two
+    shown, judged = compare(ends.at(chosen.step), log, level=level, part=part, near=True)
     progress(total, total)
     return Certificate(
         answer=chosen.decision.answer,
         reason=_reason(chosen, level),
         step=now,
         policy=PathPolicy(start, goal, now, way, Schema.stated(held_out.schema)) if chosen.passed else None,
-        difference=chosen.decision.difference,
+        difference=shown.difference,
         low=chosen.low,
-        high=chosen.decision.high,
+        high=shown.high,
         level=level,
         tried=found.steps,
         forecast=forecasts[found.candidate],
-        decision=chosen.decision,
+        decision=shown,
         goal=gate(ends.at(1.0), log, level=level, part=part),
-        hidden_reason=_hidden_reason(ends.at(now), log, chosen.low) if chosen.passed else None,
+        hidden_reason=turning_point(judged.case, chosen.low) if chosen.passed else None,
         next=replace(following, situations=differs),
         candidate=found.candidate,
         goal_policy=goal,
@@ -215,10 +215,6 @@ def _named(policy: Any) -> dict[str, Any]:
     if not policy:
         raise ValueError("policy: expected one or more, got none")
     return dict(policy)
-
-
-def _hidden_reason(policy: OnRows, log: Prepared, low: float) -> float:
-    return turning_point(compare(policy, log, draws=10)[1].case, low)
 
 
 def _reason(step: Step, level: float) -> str:

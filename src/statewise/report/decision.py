@@ -75,8 +75,9 @@ def _worths(certificate: Certificate) -> tuple[Worth, ...]:
         rows.append(_worth("the policy to deploy", "chosen", decision.estimate))
     rows.append(_worth(f"the goal ({_name(certificate)})", "goal", goal.estimate))
     if certificate.policy is not None:
-        gain = certificate.difference, certificate.low, max(certificate.high, certificate.difference)
-        rows.append(Worth("gain", "gain", decision.verdict, decision.estimate.estimator, *gain))
+        least = f"At least {certificate.low:.4g}, with {100 * certificate.level:g} % confidence."
+        gain = Worth("gain", "gain", decision.verdict, decision.estimate.estimator, certificate.difference)
+        rows.append(replace(gain, low=certificate.low, reason=least))
     return tuple(rows)
 
 
