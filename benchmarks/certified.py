@@ -35,6 +35,7 @@ def one(cell: str, seed: int) -> dict[str, Any]:
     import statewise as sw
     from statewise.domains import DOMAINS
     from statewise.domains.source import Family
+    from statewise.experiments.safe.certified import learned
     from statewise.policies.simple import constants
 
     domain, episodes, _ = CELLS[cell]
@@ -43,14 +44,11 @@ def one(cell: str, seed: int) -> dict[str, Any]:
     log = source.collect(episodes, seed)
     learning, judging = log.split(0.5, seed=0)
     began = time.perf_counter()
-    learned = {
-        "opposd": sw.fit(learning, sw.OPPOSD(discount=source.discount), seeds=[0]).policies[0],
-        "cql": sw.fit(learning, sw.CQL(discount=source.discount), seeds=[0]).policies[0],
-    }
+    policies = learned(learning, 0, source.discount)
     fitted = time.perf_counter()
     rules = constants(learning)
     found = sw.certify(
-        {**learned, **rules}, judging, learning=learning, simple=rules, discount=source.discount, part=0.5
+        {**policies, **rules}, judging, learning=learning, simple=rules, discount=source.discount, part=0.5
     )
     certified = time.perf_counter()
 

@@ -34,24 +34,11 @@ IMPORTANCE = ("importance", "per-decision", "weighted-importance", "weighted-per
 
 def log_of(rows: int, length: int, features: int = 6, actions: int = 4) -> Dataset:
     rng = np.random.default_rng(0)
-    episodes = rows // length
-    rows = episodes * length
+    rows = rows // length * length
     observations = rng.normal(size=(rows, features))
     distributions = rng.dirichlet(np.full(actions, 5.0), size=rows)
     taken = (distributions.cumsum(axis=1) > rng.random((rows, 1))).argmax(axis=1)
-    return Dataset(
-        observations=observations,
-        actions=taken.astype(np.int32),
-        rewards=rng.normal(size=rows),
-        propensities=distributions[np.arange(rows), taken],
-        distributions=distributions,
-        starts=np.arange(0, rows + 1, length),
-        terminated=np.ones(episodes, dtype=bool),
-        final_observations=np.full((episodes, features), np.nan),
-        action_count=actions,
-        observation_names=tuple(f"x{j}" for j in range(features)),
-        episode_ids=np.arange(episodes),
-    )
+    return _dataset(observations, distributions, taken.astype(np.int32), rng.normal(size=rows), length)
 
 
 def large_log(rows: int, length: int = 50, features: int = 8, actions: int = 4, part: int = 100_000) -> Dataset:
@@ -66,6 +53,14 @@ def large_log(rows: int, length: int = 50, features: int = 8, actions: int = 4, 
         distributions[here] = rng.dirichlet(np.full(actions, 5.0), size=count)
         taken[here] = (distributions[here].cumsum(axis=1) > rng.random((count, 1))).argmax(axis=1)
         rewards[here] = rng.normal(size=count)
+    return _dataset(observations, distributions, taken, rewards, length)
+
+
+def _dataset(
+    observations: np.ndarray, distributions: np.ndarray, taken: np.ndarray, rewards: np.ndarray, length: int
+) -> Dataset:
+    """Episodes of equal length, which all end by themselves."""
+    rows, features = observations.shape
     episodes = rows // length
     return Dataset(
         observations=observations,
@@ -76,7 +71,7 @@ def large_log(rows: int, length: int = 50, features: int = 8, actions: int = 4, 
         starts=np.arange(0, rows + 1, length),
         terminated=np.ones(episodes, dtype=bool),
         final_observations=np.full((episodes, features), np.nan),
-        action_count=actions,
+        action_count=distributions.shape[1],
         observation_names=tuple(f"x{j}" for j in range(features)),
         episode_ids=np.arange(episodes),
     )

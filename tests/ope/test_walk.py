@@ -178,7 +178,7 @@ def test_situations_are_those_in_which_the_policy_differs():
     states = data.observations.argmax(axis=1)
     changed = BEHAVIOUR.copy()
     changed[2] = [0.0, 1.0]
-    found = situations(BEHAVIOUR[states], changed[states], data)
+    found = situations(BEHAVIOUR[states], changed[states], prepare(data, discount=1.0))
     assert len(found) == 1
     assert found[0].action == "1"
     assert found[0].then == pytest.approx(1.0)

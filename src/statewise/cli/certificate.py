@@ -13,6 +13,7 @@ from statewise.cli.terminal import coloured, table
 from statewise.ope.certify import Certificate
 from statewise.ope.gate import Decision
 from statewise.ope.sensitivity import sentence
+from statewise.ope.walk import Step
 
 
 def show_certificate(console: Console, certificate: Certificate) -> None:
@@ -40,9 +41,8 @@ def show_certificate(console: Console, certificate: Certificate) -> None:
     console.print(Text("  Steps from today towards the goal, in the order in which they were tested:"))
     steps = table(("of the way", "gain", "at least", "support", ""), left=("support", ""))
     for one in certificate.tried:
-        known = one.decision.verdict != "not identified"
         mark = "deploy" if one.passed and one.step == certificate.step else "passed" if one.passed else "failed"
-        gain, low = (f"{one.decision.difference:.4g}", f"{one.low:.4g}") if known else ("–", "–")
+        gain, low = (f"{one.decision.difference:.4g}", f"{one.low:.4g}") if one.identified else ("–", "–")
         steps.add_row(f"{100 * one.step:.3g} %", gain, low, one.decision.verdict, mark)
     console.print(steps)
 
@@ -73,9 +73,10 @@ def certificate_as_json(certificate: Certificate) -> dict[str, Any]:
     }
 
 
-def _step(one: Any) -> dict[str, Any]:
-    known = one.decision.verdict != "not identified"
-    gain = {"gain": one.decision.difference, "at_least": one.low} if known else {"gain": None, "at_least": None}
+def _step(one: Step) -> dict[str, Any]:
+    gain = (
+        {"gain": one.decision.difference, "at_least": one.low} if one.identified else {"gain": None, "at_least": None}
+    )
     return {"step": one.step, "verdict": one.decision.verdict, "passed": one.passed, **gain}
 
 

@@ -14,7 +14,7 @@ from statewise.data.schema import Schema
 from statewise.learning.today import model_of_today
 from statewise.ope.evaluate import prepare
 from statewise.ope.gate import Answer, Decision, compare, gate
-from statewise.ope.next_log import NextLog, plan, situations
+from statewise.ope.next_log import NextLog, beyond, more_of_today, situations
 from statewise.ope.sensitivity import turning_point
 from statewise.ope.verdict import verdict_of
 from statewise.ope.walk import (
@@ -25,12 +25,12 @@ from statewise.ope.walk import (
     Step,
     forecast,
     order_by,
-    probabilities_on,
     promise,
     walk,
 )
 from statewise.policies.external import as_target
 from statewise.policies.path import PathPolicy, Way
+from statewise.policies.probabilities import probabilities_of
 
 COMFORTABLE = 0.975  # chance with which a first step passes, from which on the level may be shared
 CLOSE = 0.05  # of the greatest promise: a candidate that is preferred may promise so much less
@@ -117,17 +117,17 @@ def certify(
     candidates = {name: as_target(one) for name, one in _named(policy).items()}
     total, ranking = len(FORECAST) * len(candidates) + len(STEPS), len(FORECAST) * len(candidates)
     known = prepare(learning, discount=discount, seed=seed)
-    before = probabilities_on(start, learning)
+    today_learning, today_judging = probabilities_of(start, learning), probabilities_of(start, held_out)
     forecasts: dict[str, tuple[Forecast, ...]] = {}
     for name, candidate in candidates.items():
-        ends = Ends(before, probabilities_on(candidate, learning), way)
+        ends = Ends(today_learning, probabilities_of(candidate, learning), way)
         forecasts[name] = forecast(ends, known, held_out.episodes, level=level)
         progress(len(FORECAST) * len(forecasts), total)
     log = prepare(held_out, discount=known.discount, seed=seed)
     names = worth_testing(forecasts, level, simple)
     walks = {}
     for name in names:  # each at its share of the level
-        ends = Ends(probabilities_on(start, held_out), probabilities_on(candidates[name], held_out), way)
+        ends = Ends(today_judging, probabilities_of(candidates[name], held_out), way)
         steps = walk(ends, log, order_by(forecasts[name], level=level), level=1 - (1 - level) / len(names), part=part)
         walks[name] = Walk(name, ends, steps)
         progress(ranking + len(STEPS) * len(walks) // len(names), total)
@@ -135,11 +135,14 @@ def certify(
     chosen, ends = found.chosen, found.ends
     now = chosen.step if chosen.passed else 0.0
     further = [step for step in STEPS if step > now]
-    following = plan(ends, log, now, further, chosen.decision, level, part)
-    differs = situations(ends.today, ends.at(chosen.step).probabilities_there, held_out)
     goal = candidates[found.candidate]
     # steps are tested on one side; what is shown has two
     shown, judged = compare(ends.at(chosen.step), log, level=level, part=part, near=True)
+    if chosen.passed:
+        following = beyond(ends, log, shown, judged.case, further, level, part)
+    else:
+        following = more_of_today(chosen.decision, further[0], log, level, part)
+    differs = situations(ends.today, ends.at(chosen.step).probabilities_there, log)
     progress(total, total)
     return Certificate(
         answer=chosen.decision.answer,

@@ -19,14 +19,12 @@ from statistics import NormalDist
 import numpy as np
 from jaxtyping import Float
 
-from statewise.data.dataset import Dataset
 from statewise.ope.estimators.state_ratio import carried_by_ratio
 from statewise.ope.gate import Decision, compare, rounded
 from statewise.ope.linear_critic import cross_fitted
 from statewise.ope.prepared import Case, Prepared
 from statewise.ope.quotient import standard_error
 from statewise.ope.walk import Ends
-from statewise.propensities.similar import similar_states
 
 WANTED = 0.8  # chance that the next step passes
 JUDGING = 0.5  # of the next log, what judges
@@ -75,20 +73,17 @@ class NextLog:
         )
 
 
-def plan(
-    ends: Ends, log: Prepared, now: float, following: Sequence[float], first: Decision, level: float, part: float
+def beyond(
+    ends: Ends, log: Prepared, here: Decision, case: Case, following: Sequence[float], level: float, part: float
 ) -> NextLog:
-    """After the step `now` was certified (0: none was), what to log for the first of the `following` ones."""
+    """After a step was certified, which of the `following` ones a log of it would certify; `here` is that step."""
     whole = round(log.dataset.episodes / part)
-    if now == 0:
-        return _more_of_today(first, following[0] if following else 1.0, whole, level, part)
-    here, judged_here = compare(ends.at(now), log, level=level, draws=10, near=True)
     best = NextLog(True, following[0] if following else 1.0, whole, 0.0)
     for step in following:
-        there, judged_there = compare(ends.at(step), log, level=level, draws=10, near=True)
+        there, judged = compare(ends.at(step), log, level=level, draws=10, near=True)
         if there.verdict == "not identified":
             break
-        spread = _spread(judged_there.case, judged_here.case)
+        spread = _spread(judged.case, case)
         gain = there.difference - here.difference
         error = standard_error(there.influence - here.influence, log.dataset.groups)
         episodes, chance = enough(gain, error, spread, whole, level)
@@ -98,6 +93,19 @@ def plan(
         elif chance > best.chance and best.chance < WANTED:
             best = found
     return best
+
+
+def more_of_today(first: Decision, step: float, log: Prepared, level: float, part: float) -> NextLog:
+    """Nothing was certified: how many episodes as today would certify the first step."""
+    whole = round(log.dataset.episodes / part)
+    if first.verdict == "not identified" or not first.difference > 0:
+        return NextLog(False, step, None, 0.0)
+    # beyond its standard error, a bound is wider where the support is weak
+    width = (first.difference - first.low) / NormalDist().inv_cdf(level)
+    spread = max(width, first.standard_error) * np.sqrt(first.episodes)
+    number, chance = enough(first.difference, first.standard_error, float(spread), whole, level)
+    more = max(number / part * JUDGING - whole, whole / 4)
+    return NextLog(False, step, rounded(more), chance)
 
 
 def enough(gain: float, error: float, spread: float, size: int, level: float) -> tuple[int, float]:
@@ -121,10 +129,10 @@ def chance_of(gain: float, error: float, spread: float, judging: float, level: f
 
 
 def situations(
-    today: Float[np.ndarray, "steps actions"], then: Float[np.ndarray, "steps actions"], dataset: Dataset
+    today: Float[np.ndarray, "steps actions"], then: Float[np.ndarray, "steps actions"], log: Prepared
 ) -> tuple[Situation, ...]:
     """Where a policy differs most from today, weighted by how often that is."""
-    groups = similar_states(dataset.observations)
+    groups, dataset = log.similar, log.dataset
     size = np.bincount(groups.of_row, minlength=len(groups)).astype(float)
 
     def means(chances: np.ndarray) -> np.ndarray:
@@ -143,18 +151,6 @@ def situations(
         name = dataset.action_names[action]
         found.append(Situation(where, share, name, float(before[group, action]), float(after[group, action])))
     return tuple(found)
-
-
-def _more_of_today(first: Decision, step: float, whole: int, level: float, part: float) -> NextLog:
-    """Nothing was certified: how many episodes as today would certify the first step."""
-    if first.verdict == "not identified" or not first.difference > 0:
-        return NextLog(False, step, None, 0.0)
-    # beyond its standard error, a bound is wider where the support is weak
-    width = (first.difference - first.low) / NormalDist().inv_cdf(level)
-    spread = max(width, first.standard_error) * np.sqrt(first.episodes)
-    number, chance = enough(first.difference, first.standard_error, float(spread), whole, level)
-    more = max(number / part * JUDGING - whole, whole / 4)
-    return NextLog(False, step, rounded(more), chance)
 
 
 def _spread(there: Case, here: Case) -> float:

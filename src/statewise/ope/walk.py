@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -23,9 +22,7 @@ from statewise.data.dataset import Dataset
 from statewise.ope.gate import Decision, compare
 from statewise.ope.intervals import pool, redrawn
 from statewise.ope.prepared import Prepared
-from statewise.policies.external import as_target
 from statewise.policies.path import Way, blended
-from statewise.policies.probabilities import probabilities_of
 
 STEPS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.28, 0.36, 0.44, 0.52, 0.6, 0.7, 0.85, 1.0)
 FORECAST = (0.02, 0.1, 0.2, 0.36, 0.6, 1.0)  # of these, before the walk
@@ -63,6 +60,11 @@ class Step:
     decision: Decision
     low: float
     passed: bool
+
+    @property
+    def identified(self) -> bool:
+        """Whether the log tells what it gains; otherwise no number of it is shown."""
+        return self.decision.verdict != "not identified"
 
 
 def walk(
@@ -150,8 +152,3 @@ def promise(forecasts: Sequence[Forecast], order: Sequence[float], level: float 
     """The greatest bound to be expected of a walk."""
     bounds = [one.bound(level) for one in forecasts if one.identified and one.step >= order[0]]
     return max(bounds, default=-np.inf)
-
-
-def probabilities_on(policy: Any, dataset: Dataset) -> Float[np.ndarray, "steps actions"]:
-    """π(·|s) on every row of a log."""
-    return probabilities_of(as_target(policy), dataset)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from statewise.base.decode import DecodeError, decode
 from statewise.base.jsonable import jsonable
 from statewise.ope.measures import Measurement
+from statewise.ope.next_log import Situation
 from statewise.ope.verdict import Verdict
 
 Answer = Literal["deploy", "do not deploy", "collect more data", "not evaluated"]
@@ -64,17 +65,6 @@ class PathStep:
     low: float | None = None  # the gain is at least this, at the path's level, whatever number of steps were tried
     passed: bool = False
     deployed: bool = False
-
-
-@dataclass(frozen=True)
-class Situation:
-    """States in which the policy to deploy differs from what is done today."""
-
-    where: str
-    share: float  # of the decisions
-    action: str
-    today: float  # probability of that action
-    then: float
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from statewise.report.content import (
     PathStep,
     ReportContent,
     Role,
-    Situation,
     Worth,
 )
 
@@ -92,8 +91,7 @@ def _worth(name: str, role: Role, estimate: Estimate) -> Worth:
 def _path(certificate: Certificate) -> tuple[PathStep, ...]:
     steps = []
     for one in certificate.tried:
-        known = one.decision.verdict != "not identified"
-        numbers = (one.decision.difference, one.low) if known else (None, None)
+        numbers = (one.decision.difference, one.low) if one.identified else (None, None)
         deployed = one.passed and one.step == certificate.step
         steps.append(PathStep(one.step, one.decision.verdict, *numbers, passed=one.passed, deployed=deployed))
     return tuple(steps)
@@ -101,8 +99,7 @@ def _path(certificate: Certificate) -> tuple[PathStep, ...]:
 
 def _next_log(certificate: Certificate) -> NextLog:
     following = certificate.next
-    situations = tuple(Situation(**vars(one)) for one in following.situations)
-    return NextLog(following.sentence, following.episodes, following.chance, situations)
+    return NextLog(following.sentence, following.episodes, following.chance, following.situations)
 
 
 def _overlap(judging: Dataset, policy: Any) -> Histogram:

@@ -30,11 +30,9 @@ class Certified:
 def certified(log: Dataset, seed: int, discount: float, training: float) -> Any | None:
     """A policy that may be deployed, or None: keep what is done today."""
     learning, held_out = log.split(training, seed=seed)
-    settings = {"opposd": OPPOSD(discount=discount), "cql": CQL(discount=discount)}
-    learned = {name: fit(learning, config, seeds=[seed]).policies[0] for name, config in settings.items()}
     rules = constants(learning)
     return certify(
-        {**learned, **rules},
+        {**learned(learning, seed, discount), **rules},
         held_out,
         learning=learning,
         simple=rules,
@@ -42,3 +40,9 @@ def certified(log: Dataset, seed: int, discount: float, training: float) -> Any 
         seed=seed,
         part=1 - training,
     ).policy
+
+
+def learned(learning: Dataset, seed: int, discount: float) -> dict[str, Any]:
+    """What each algorithm learns from these episodes, by name."""
+    settings = {"opposd": OPPOSD(discount=discount), "cql": CQL(discount=discount)}
+    return {name: fit(learning, config, seeds=[seed]).policies[0] for name, config in settings.items()}
