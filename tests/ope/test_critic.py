@@ -98,7 +98,7 @@ def test_what_the_critic_finds_missing_against_a_plain_loop(monkeypatch, logs):
                 left[e] += weight * rho * ((0.0 if last else DISCOUNT * values[i + 1]) - values[i])
                 begun += weight * rho * (1.0 if last else 1 - DISCOUNT)
         each = values[data.starts[:-1]] + EPISODES * left / begun
-        return np.sqrt(each.mean() ** 2 - each.var(ddof=1) / EPISODES)
+        return np.copysign(np.sqrt(each.mean() ** 2 - each.var(ddof=1) / EPISODES), each.mean())
 
     ratio, robust = evaluate_all(to_the_right, log, NAMES, draws=2).values()
     # an error of less than 5 % of the value is a trifle
@@ -112,8 +112,11 @@ def test_what_the_critic_finds_missing_against_a_plain_loop(monkeypatch, logs):
     error = robust.influence.std(ddof=1) / np.sqrt(EPISODES)
     leaning = missing(data.rewards - mean) / max(error, 0.05 * abs(above))
     assert robust.diagnostics.leaning == pytest.approx(leaning, rel=1e-3)
-    # half of what it has put right may still be wrong
+    # half of what it has put right may still be missing, and a quarter of it too much
     assert robust.standard_error == pytest.approx(error * np.hypot(1, 0.5 * leaning), rel=1e-3)
+    narrow, wide = sorted([robust.value - robust.low, robust.high - robust.value])
+    assert wide / narrow == pytest.approx(np.hypot(1, 0.5 * leaning) / np.hypot(1, 0.25 * leaning), rel=0.2)
+    assert robust.high - robust.value == (wide if leaning > 0 else narrow)
 
 
 def test_ratios_that_are_all_too_large_change_nothing(logs):

@@ -76,7 +76,7 @@ def test_against_the_papers_formulas(case):
     assert 0 < share.max() < 1
     found = magic(case, data.rewards)
     assert found.value == pytest.approx(share @ values, rel=1e-9)
-    assert found.allowance == pytest.approx(share @ bias, rel=1e-6, abs=1e-12)
+    assert found.allowance == pytest.approx([share @ bias] * 2, rel=1e-6, abs=1e-12)
     assert abs(found.value - whole.value) > 1e-3
 
 

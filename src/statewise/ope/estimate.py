@@ -43,13 +43,13 @@ class Estimate:
     def identified(self) -> bool:
         return self.verdict != "not identified"
 
-    def widened(self, factor: float) -> Estimate:
-        """The same with its error multiplied, as where propensities were estimated."""
+    def widened(self, below: float, above: float) -> Estimate:
+        """The same with its error multiplied on either side, as where propensities were estimated."""
         return replace(
             self,
-            low=self.value - factor * (self.value - self.low),
-            high=self.value + factor * (self.high - self.value),
-            standard_error=factor * self.standard_error,
+            low=self.value - below * (self.value - self.low),
+            high=self.value + above * (self.high - self.value),
+            standard_error=max(below, above) * self.standard_error,
         )
 
     def within(self, least: float, greatest: float) -> Estimate:

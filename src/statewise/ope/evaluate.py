@@ -157,8 +157,9 @@ class Judged:
             objective=self.log.objective,
             discount=self.log.discount,
         )
-        factor = widening(error, [refit.value - quotient.value for refit in self.refits(estimator)], quotient.allowance)
-        return estimate.widened(factor).within(*attainable(self.log))
+        deviations = [refit.value - quotient.value for refit in self.refits(estimator)]
+        factors = (widening(error, deviations, side) for side in quotient.allowance)
+        return estimate.widened(*factors).within(*attainable(self.log))
 
 
 def intervals_of(

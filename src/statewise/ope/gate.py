@@ -116,7 +116,8 @@ def compare(
     error = standard_error(paired.influence(), log.dataset.groups)
     plain = both[0].value - both[1].value
     pairs = zip(judged.refits(estimator), judged.refits("behaviour"), strict=True)
-    factor = widening(error, [one.value - other.value - plain for one, other in pairs], paired.allowance)
+    deviations = [one.value - other.value - plain for one, other in pairs]
+    factors = [widening(error, deviations, side) for side in paired.allowance]
     if np.isfinite(paired.influence()).all():
         doubts = [measure for measure in measures if measure.outcome == "doubtful"]
         counted = near and all(measure.allowed_for for measure in doubts)
@@ -125,12 +126,13 @@ def compare(
     else:  # no episode carries any weight
         bound = (-np.inf, np.inf)
     least, most = attainable(log)
-    low, high = (paired.value + factor * (end - paired.value) for end in bound)
+    low, high = (paired.value + factor * (end - paired.value) for factor, end in zip(factors, bound, strict=True))
     # all three: where the estimate itself lies outside of what can be earned, so may both ends
     value = float(np.clip(paired.value, least - current.value, most - current.value))
     low, high = (float(np.clip(end, least - current.high, most - current.low)) for end in (low, high))
     low, high = min(low, value), max(high, value)
-    gain = Gain(value, low, high, factor * error, level, current.value)
+    # the side that decides: towards 0
+    gain = Gain(value, low, high, factors[0 if value > 0 else 1] * error, level, current.value)
     answer, reason, needed = _decide(gain, verdict, why, log.dataset.episodes, part, measures[0].remedy)
     decision = Decision(
         answer=answer,

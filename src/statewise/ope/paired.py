@@ -7,9 +7,9 @@ noise. So that difference, whose mean is 0, is subtracted from the gain as often
     V̂(π) − V̂(μ) − β (Ṽ(μ) − V̂(μ)),   V̂(μ) what the log earned, Ṽ(μ) by the judge.
 
 What the log does not show of either, it does not show of both: only situations that the policy meets more often than
-today's practice count against the gain. With β = 1 the gain of a policy that does as today is exactly 0, with β = 0 it
-is the plain difference. It takes whole probabilities that were logged: of estimated ones, or a model, the mean of the
-difference need not be 0.
+today's practice count against the gain, and only by how much farther its ratio misses the equations than today's does.
+With β = 1 the gain of a policy that does as today is exactly 0, with β = 0 it is the plain difference. It takes whole
+probabilities that were logged: of estimated ones, or a model, the mean of the difference need not be 0.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def near_today(policy: Quotient, earned: Quotient, log: Prepared) -> Quotient:
     return replace(
         plain,
         numerator=plain.numerator - share * noise.numerator,
-        allowance=max(plain.allowance - share * itself.allowance, 0.0),
+        allowance=plain.allowance.less(itself.allowance, share),
         unseen=max((plain.unseen or 0.0) - (itself.unseen or 0.0), 0.0),
+        imbalance=float(np.sqrt(max((plain.imbalance or 0.0) ** 2 - (share * (itself.imbalance or 0.0)) ** 2, 0.0))),
     )
 
 

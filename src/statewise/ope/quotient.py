@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 USUAL = 64  # features of a state
+
+
+class Allowance(NamedTuple):
+    """Standard errors, on either side, for what no redrawn episodes would show."""
+
+    below: float = 0.0  # the truth may lie so much lower
+    above: float = 0.0
+
+    def less(self, other: Allowance, share: float) -> Allowance:
+        """Without that share of the other's, which both have."""
+        return Allowance(*(max(own - share * its, 0.0) for own, its in zip(self, other, strict=True)))
+
+
+NONE = Allowance()
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +42,7 @@ class Quotient:
     missed: float | None = None  # what a critic finds missing from the estimate, in standard errors
     leaning: float | None = None  # by how many a critic has moved it
     unseen: float | None = None  # the share of the policy's steps where the log has never been, about
-    allowance: float = 0.0  # a standard error for what no redrawn episodes would show, beside that of `influence`
+    allowance: Allowance = NONE  # beside what `influence` shows
     reweighted: bool = True  # False: it says nothing of the policy
 
     @property

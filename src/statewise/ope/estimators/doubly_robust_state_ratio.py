@@ -8,6 +8,7 @@ to Q̂ is counted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from statewise.ope.estimators.behaviour_return import behaviour_return
 from statewise.ope.estimators.state_ratio import carried_by_ratio, missed, within_horizon
 from statewise.ope.linear_critic import cross_fitted, moved_by
 from statewise.ope.prepared import Case
-from statewise.ope.quotient import Quotient, mean_of, standard_error
+from statewise.ope.quotient import Allowance, Quotient, mean_of, standard_error
 from statewise.ope.unseen import unseen_steps
 
 # Of what the critic has put right, so much may still be wrong. On HIV, where health changes slowly and the ratio hardly
@@ -28,6 +29,9 @@ LEFT = 0.5
 # On CartPole, from logs of 22 steps to policies of 43, 72 and 113, .1, .6 and 1.1 % of the ratio were negative, and
 # estimates too low by six times the root of that, of what the policy was put above the behaviour.
 CUT = 3.0
+# Both are what is missing: the truth lies farther the way in which the estimate was moved. To overshoot it is the
+# lesser worry: on 1,226 logs of worlds, random MDPs and learned policies, that end missed no oftener with half of it.
+OVERSHOT = 0.5
 
 
 @centred
@@ -40,13 +44,19 @@ def doubly_robust_state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) 
     leaning = missed(case, rewards, estimate)
     error = standard_error(estimate.influence(), case.prepared.dataset.groups)
     if not np.isfinite(error):
-        return replace(estimate, leaning=leaning)
-    moved = abs(estimate.value - behaviour_return(case, rewards).value)
+        return replace(estimate, leaning=abs(leaning))
+    moved = estimate.value - behaviour_return(case, rewards).value
     beyond = CUT * np.sqrt((estimate.negative or 0.0) * estimate.more_features) * moved
     unseen = unseen_steps(case)
-    allowance = np.linalg.norm([LEFT * leaning * error, beyond, unseen * _reach(case, rewards)])
+    allowance = _allowance([LEFT * leaning * error, beyond], unseen * _reach(case, rewards))
     share = unseen / float(carried_by_ratio(case).sum())
-    return replace(estimate, leaning=leaning, unseen=share, allowance=float(allowance))
+    return replace(estimate, leaning=abs(leaning), unseen=share, allowance=allowance)
+
+
+def _allowance(missing: Sequence[float], either_way: float) -> Allowance:
+    """On the side of what is missing all of it, on the other `OVERSHOT` of it."""
+    sides = ([part if part * side > 0 else OVERSHOT * part for part in missing] for side in (-1, 1))
+    return Allowance(*(float(np.linalg.norm([*parts, either_way])) for parts in sides))
 
 
 def _reach(case: Case, rewards: Float[np.ndarray, " steps"]) -> float:

@@ -21,7 +21,7 @@ from statewise.ope.estimators.per_decision import carried_by_weighted_decisions,
 from statewise.ope.intervals import bootstrap
 from statewise.ope.linear_critic import cross_fitted, moved_by
 from statewise.ope.prepared import Case
-from statewise.ope.quotient import Quotient
+from statewise.ope.quotient import Allowance, Quotient
 
 LEVEL, DRAWS = 0.5, 200  # of the interval that a bias is measured from
 
@@ -45,7 +45,8 @@ def magic(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
     going_on = (share * (log.dataset.time[:, None] < steps)).sum(axis=1)
     left = weighted_per_decision(case, going_on * errors)
     moved = moved_by(case, rewards, critic, going_on * carried)
-    return replace(left, numerator=first + left.numerator + moved, allowance=float(bias @ share))
+    off = float(bias @ share)
+    return replace(left, numerator=first + left.numerator + moved, allowance=Allowance(off, off))
 
 
 def corrected_steps(horizon: int) -> Int[np.ndarray, " blended"]:

@@ -28,14 +28,14 @@ TRIFLE = 0.05
 def state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
     """With w in closed form."""
     found = _reweighted(case, rewards, case.prepared.equations, case.solved)
-    return found if case.prepared.chain == "continuing" else replace(found, missed=missed(case, rewards, found))
+    return found if case.prepared.chain == "continuing" else replace(found, missed=abs(missed(case, rewards, found)))
 
 
 def missed(case: Case, rewards: Float[np.ndarray, " steps"], found: Quotient) -> float:
-    """|V̂(s₀) + Σᵢ γᵗ wᵢ ρᵢ (γc V̂(s'ᵢ) − V̂(sᵢ))|, what w leaves of its equations, tested by V̂, in standard errors.
+    """V̂(s₀) + Σᵢ γᵗ wᵢ ρᵢ (γc V̂(s'ᵢ) − V̂(sᵢ)), what w leaves of its equations, tested by V̂, in standard errors.
 
-    Beyond its own noise: √(x² − s²). With many episodes a standard error is so little that nobody minds several: it
-    counts as `TRIFLE` of the value at least.
+    Above 0 where the estimate by w alone is too low. Beyond its own noise: ±√(x² − s²). With many episodes a standard
+    error is so little that nobody minds several: it counts as `TRIFLE` of the value at least.
     """
     log = case.prepared
     values, left = state_values(case, rewards)
@@ -44,7 +44,8 @@ def missed(case: Case, rewards: Float[np.ndarray, " steps"], found: Quotient) ->
     left *= carried_by_ratio(case)
     each = values[log.dataset.starts[:-1]] + log.dataset.episodes * log.by_episode(left)
     noise = standard_error(each - each.mean(), log.dataset.groups)
-    missing = np.sqrt(max(float(each.mean()) ** 2 - noise**2, 0.0)) if np.isfinite(noise) else 0.0
+    mean = float(each.mean())
+    missing = np.copysign(np.sqrt(max(mean**2 - noise**2, 0.0)), mean) if np.isfinite(noise) else 0.0
     error = max(standard_error(found.influence(), log.dataset.groups), TRIFLE * abs(found.value))
     return float(missing / error) if error > 0 else 0.0
 

@@ -130,8 +130,9 @@ def of_the_gain(results: Iterable[Measurement], evidence: Evidence) -> tuple[Mea
     """The same, with what has another value for the gain over today than for the policy's own value made again."""
     assert evidence.gain is not None
     untried = _share_of_change(evidence)
-    support = replace(evidence.support, unseen=evidence.gain.unseen, unsupported=untried)
-    gain = evidence._replace(estimate=evidence.gain, support=support)
+    own = evidence.gain
+    support = replace(evidence.support, unseen=own.unseen, imbalance=own.imbalance, unsupported=untried)
+    gain = evidence._replace(estimate=own, support=support)
     again = {name: MEASURES[name] for name in OF_GAIN}
 
     def measured_again(one: Measurement) -> Measurement:
@@ -162,7 +163,8 @@ def worst_first(results: Iterable[Measurement]) -> tuple[Measurement, ...]:
     return tuple(sorted(results, key=lambda result: OUTCOMES.index(result.outcome)))
 
 
-OF_GAIN = ("tried-actions", "unseen-situations", "known-error")  # which depend on what an estimate is compared with
+# which depend on what an estimate is compared with
+OF_GAIN = ("tried-actions", "visited-states", "unseen-situations", "known-error")
 HERE = "statewise.ope.measures"
 MEASURES: Registry[Measure] = Registry(
     "measure",
