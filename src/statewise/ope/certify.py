@@ -89,7 +89,7 @@ def certify(
     simple: Collection[str] = (),
     discount: float | None = None,
     level: float = 0.95,
-    way: Way = "mixture",
+    way: Way | None = None,
     seed: int = 0,
     part: float = 1.0,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -103,7 +103,8 @@ def certify(
 
     `learning` are the episodes that the policy was learned from; they also choose the order of the steps. Without them
     a third of `held_out` does so. `today` is what is done today, as a policy; where it is not given, a model of the
-    logged probabilities is.
+    logged probabilities is. `way` is how policies between the two are made; None: as the learning episodes promise more
+    (`policies.path`).
 
     >>> certificate = certify(policy, held_out, learning=train)  # doctest: +SKIP
     >>> certificate.answer, certificate.low  # doctest: +SKIP
@@ -115,19 +116,29 @@ def certify(
         learning, held_out = held_out.split(ORDERING, seed=seed)
     start = model_of_today(learning, seed) if today is None else as_target(today)
     candidates = {name: as_target(one) for name, one in _named(policy).items()}
-    total, ranking = len(FORECAST) * len(candidates) + len(STEPS), len(FORECAST) * len(candidates)
+    ranking = len(FORECAST) * len(candidates)
+    total = ranking + len(STEPS)
     known = prepare(learning, discount=discount, seed=seed)
     today_learning, today_judging = probabilities_of(start, learning), probabilities_of(start, held_out)
+
+    def foreseen(name: str, way: Way) -> tuple[Forecast, ...]:
+        ends = Ends(today_learning, probabilities_of(candidates[name], learning), way)
+        return forecast(ends, known, held_out.episodes, level=level)
+
     forecasts: dict[str, tuple[Forecast, ...]] = {}
-    for name, candidate in candidates.items():
-        ends = Ends(today_learning, probabilities_of(candidate, learning), way)
-        forecasts[name] = forecast(ends, known, held_out.episodes, level=level)
+    for name in candidates:
+        forecasts[name] = foreseen(name, way or "mixture")
         progress(len(FORECAST) * len(forecasts), total)
     log = prepare(held_out, discount=known.discount, seed=seed)
     names = worth_testing(forecasts, level, simple)
     walks = {}
     for name in names:  # each at its share of the level
-        ends = Ends(today_judging, probabilities_of(candidates[name], held_out), way)
+        taken = way or "mixture"
+        if way is None and name not in simple:  # the geometric way to a rule without chance is the rule at once
+            other = foreseen(name, "geometric")
+            if promise(other, level) > promise(forecasts[name], level):
+                forecasts[name], taken = other, "geometric"
+        ends = Ends(today_judging, probabilities_of(candidates[name], held_out), taken)
         steps = walk(ends, log, order_by(forecasts[name], level=level), level=1 - (1 - level) / len(names), part=part)
         walks[name] = Walk(name, ends, steps)
         progress(ranking + len(STEPS) * len(walks) // len(names), total)
@@ -148,7 +159,7 @@ def certify(
         answer=chosen.decision.answer,
         reason=_reason(chosen, level),
         step=now,
-        policy=PathPolicy(start, goal, now, way, Schema.stated(held_out.schema)) if chosen.passed else None,
+        policy=PathPolicy(start, goal, now, ends.way, Schema.stated(held_out.schema)) if chosen.passed else None,
         difference=shown.difference,
         low=chosen.low,
         high=shown.high,
@@ -204,7 +215,7 @@ def worth_testing(forecasts: Mapping[str, tuple[Forecast, ...]], level: float, s
 
 def most_promising(forecasts: Mapping[str, tuple[Forecast, ...]], level: float, simple: Collection[str] = ()) -> str:
     """The candidate that promises the greatest bound; of those that promise hardly less, a simple or an early one."""
-    promises = {name: promise(found, order_by(found, level=level), level) for name, found in forecasts.items()}
+    promises = {name: promise(found, level) for name, found in forecasts.items()}
     greatest = max(promises.values())
     if not np.isfinite(greatest):
         return next((name for name in promises if name not in simple), next(iter(promises)))

@@ -24,7 +24,7 @@ from statewise.ope.intervals import pool, redrawn
 from statewise.ope.prepared import Prepared
 from statewise.policies.path import Way, blended
 
-STEPS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.28, 0.36, 0.44, 0.52, 0.6, 0.7, 0.85, 1.0)
+STEPS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.24, 0.28, 0.32, 0.36, 0.4, 0.44, 0.52, 0.6, 0.7, 0.85, 1.0)
 FORECAST = (0.02, 0.1, 0.2, 0.36, 0.6, 1.0)  # of these, before the walk
 DRAWS = 1000
 CHANCE = 0.9  # with which the first step should pass, as far as the learning episodes tell
@@ -148,7 +148,7 @@ def order_by(forecasts: Sequence[Forecast], steps: Sequence[float] = STEPS, leve
     return tuple(step for step in steps if step >= first.step)
 
 
-def promise(forecasts: Sequence[Forecast], order: Sequence[float], level: float = 0.95) -> float:
+def promise(forecasts: Sequence[Forecast], level: float = 0.95) -> float:
     """The greatest bound to be expected of a walk."""
-    bounds = [one.bound(level) for one in forecasts if one.identified and one.step >= order[0]]
-    return max(bounds, default=-np.inf)
+    first = order_by(forecasts, level=level)[0]
+    return max((one.bound(level) for one in forecasts if one.identified and one.step >= first), default=-np.inf)
