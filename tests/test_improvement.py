@@ -300,6 +300,29 @@ def test_of_several_logs_all_are_learned_from_and_the_newest_is_today(tmp_path, 
     np.testing.assert_allclose(second.certificate.today.probabilities(np.eye(4)), today)
 
 
+def test_where_the_loggers_are_known_rows_are_weighed_by_all_of_them_together(tmp_path, monkeypatch):
+    today = np.array([[0.8, 0.2], [0.2, 0.8], [0.8, 0.2], [0.8, 0.2]])
+    logs = [log(), log(today)]
+
+    class Learning(Exception):
+        """What would be learned from is known."""
+
+    def stop(data, *args, **kwargs):
+        raise Learning(data)
+
+    monkeypatch.setattr(improvement, "fit", stop)
+    with pytest.raises(Learning) as learning:
+        improve(logs, CONFIG, plan=PLAN, out=tmp_path / "run", loggers=[linear(UNIFORM), linear(today)])
+    (found,) = learning.value.args
+    both = sw.concat([logs[0], logs[1].split(0.5, seed=0)[0]])
+    expected = sw.balanced(both, [linear(UNIFORM), linear(today)])
+    np.testing.assert_allclose(found.propensities, expected.propensities, rtol=1e-9)
+    with pytest.raises(ValueError, match="loggers: expected a policy for each of the 2 logs, or for all but the first"):
+        improve(logs, CONFIG, plan=PLAN, out=tmp_path / "other", loggers=[linear(today)] * 3)
+    with pytest.raises(ValueError, match="the last of `loggers` is what is done today"):
+        improve(logs, CONFIG, plan=PLAN, out=tmp_path / "other", loggers=[linear(today)], today=linear(today))
+
+
 def test_a_practice_that_cannot_be_saved_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(
         ValueError, match="today: expected a policy that has a file of its own, got a function; without"

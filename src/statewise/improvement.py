@@ -29,12 +29,14 @@ from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
 from statewise.learning.fit import Progress, fit, settled
 from statewise.learning.runs import RunFolder
+from statewise.learning.today import model_of_today
 from statewise.learning.trackers.parquet import write_metrics
 from statewise.ope.certify import Certificate, certify
 from statewise.ope.next_log import NextLog
 from statewise.policies.external import as_target
 from statewise.policies.files import StoredPolicy
 from statewise.policies.simple import constants
+from statewise.propensities.balanced import together
 from statewise.propensities.crossfit import Model
 from statewise.propensities.estimate import estimate_propensities
 from statewise.report.content import ReportContent
@@ -149,6 +151,7 @@ def improve(
     *,
     out: str | Path,
     today: Any = None,
+    loggers: Sequence[Any] = (),
     plan: Plan | None = None,
     progress: OnStage = lambda stage: None,
 ) -> Improvement:
@@ -156,8 +159,10 @@ def improve(
 
     `log` may be several, oldest first: all are learned from, and the newest is what is done today. `config` holds the
     settings of an algorithm, or is its name (default: OPPOSD). `today` is the policy that wrote the newest log, where
-    it is known; otherwise it is modelled from the logged probabilities. If interrupted, make the same call again to
-    resume, with the same logs, settings and plan.
+    it is known; otherwise it is modelled from the logged probabilities. `loggers` are the policies that wrote the logs,
+    or all but the first, whose own is then modelled: with them rows are weighed by the probability under all of them
+    together, where that is the more even (`propensities.balanced`). If interrupted, make the same call again to resume,
+    with the same logs, settings and plan.
 
     >>> answer = improve(sw.load("log.csv"), out="runs/first")  # doctest: +SKIP
     >>> answer.answer, answer.certificate.low, answer.next.sentence  # doctest: +SKIP
@@ -165,12 +170,13 @@ def improve(
     plan = Plan() if plan is None else plan
     logs = (log,) if isinstance(log, Dataset) else tuple(log)
     concat(logs)  # refuses logs that do not fit together
-    known = _known(today)
+    _check_loggers(loggers, logs, today)
+    known = _known(loggers[-1] if loggers else today)
     configs = _configs(logs[-1], config, plan)
     parts = _parts(logs[-1], plan)
     folder = RunFolder.create(out)  # fails before anything is learned if the folder cannot be written
     with folder.locked():
-        return _improved(logs, configs, parts, plan, known, folder.path, progress)
+        return _improved(logs, configs, parts, plan, known, loggers, folder.path, progress)
 
 
 def _improved(
@@ -179,6 +185,7 @@ def _improved(
     parts: tuple[Dataset, ...],
     plan: Plan,
     today: Any,
+    loggers: Sequence[Any],
     out: Path,
     progress: OnStage,
 ) -> Improvement:
@@ -186,7 +193,7 @@ def _improved(
     deadline = None if plan.time_budget is None else time.monotonic() + LEARNING * plan.time_budget
     learning, judging = (_with_propensities(part, plan, progress) for part in parts)
     older = [_with_propensities(one, plan, progress) for one in logs[:-1]]
-    everything = _as_known(older, learning)
+    everything = _everything([*older, learning], loggers, plan.seed)
     runs, stopped = _learn(everything, configs, plan, out, deadline, progress)
     rules = constants(learning)
     certificate = certify(
@@ -222,6 +229,17 @@ def _known(today: Any) -> Any:
             "modelled from the log"
         )
     return known
+
+
+def _check_loggers(loggers: Sequence[Any], logs: Sequence[Dataset], today: Any) -> None:
+    if not loggers:
+        return
+    if today is not None:
+        raise ValueError("today: the last of `loggers` is what is done today; give one or the other")
+    if len(logs) < 2 or len(loggers) not in (len(logs) - 1, len(logs)):
+        raise ValueError(
+            f"loggers: expected a policy for each of the {len(logs)} logs, or for all but the first, got {len(loggers)}"
+        )
 
 
 def _configs(log: Dataset, config: Settings | str | None, plan: Plan) -> dict[str, Settings]:
@@ -265,11 +283,18 @@ def _with_propensities(part: Dataset, plan: Plan, progress: OnStage) -> Dataset:
     )
 
 
-def _as_known(older: Sequence[Dataset], learning: Dataset) -> Dataset:
-    """All that is learned from, each row with its own propensity; estimated ones count as known, to learn."""
-    if not older:
-        return learning
-    return concat([replace(one, estimated=None) for one in (*older, learning)])
+def _everything(logs: Sequence[Dataset], loggers: Sequence[Any], seed: int) -> Dataset:
+    """All that is learned from, each row with its own propensity, or weighed together where the loggers are known.
+
+    Estimated propensities count as known, to learn.
+    """
+    if len(logs) == 1:
+        return logs[0]
+    known = [replace(one, estimated=None) for one in logs]
+    if not loggers:
+        return concat(known)
+    first = [] if len(loggers) == len(logs) else [model_of_today(known[0], seed)]
+    return together(known, [*first, *loggers])
 
 
 def _learn(

@@ -6,7 +6,7 @@ import pytest
 from statewise.data.concat import concat
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
-from statewise.propensities.balanced import balanced
+from statewise.propensities.balanced import balanced, effective_share, together
 
 STATES, ACTIONS, HORIZON = 4, 3, 5
 WORLD = TabularMDP.random(STATES, ACTIONS, seed=0)
@@ -66,3 +66,20 @@ def test_what_none_of_the_policies_does_is_refused():
         balanced(both, [Table(np.eye(ACTIONS)[[0] * STATES])] * 2)
     with pytest.raises(ValueError, match="expected one for each of the 2 loggers, got 1"):
         balanced(both, [Table(ONE)])
+
+
+def test_logs_are_weighed_together_where_the_newest_policy_then_weighs_rows_more_evenly():
+    first, second = (collect_tabular(WORLD, table, 200, HORIZON, seed) for seed, table in enumerate((ONE, TWO)))
+    both, policies = concat([first, second]), [Table(ONE), Table(TWO)]
+
+    def share(data):
+        states = data.observations.argmax(axis=1)
+        return effective_share(TWO[states, data.actions] / data.propensities)
+
+    found = together([first, second], policies)
+    assert share(found) == max(share(both), share(balanced(both, policies))) > share(both)
+    np.testing.assert_array_equal(found.propensities, balanced(both, policies).propensities)
+    # one policy wrote both: nothing to gain, and rows keep what was logged
+    same = together([first, collect_tabular(WORLD, ONE, 200, HORIZON, 7)], [Table(ONE), Table(ONE)])
+    np.testing.assert_allclose(same.propensities, ONE[same.observations.argmax(axis=1), same.actions], rtol=1e-6)
+    assert effective_share(np.array([3.0, 1.0])) == pytest.approx(16 / 20)

@@ -42,6 +42,13 @@ LINES = 10  # at most, of each stage of learning
     type=click.Path(path_type=Path),
     help="Policy that wrote the newest log [default: modelled from the log].",
 )
+@click.option(
+    "--logger",
+    "loggers",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Policy that wrote a log; once for each log but the first, oldest first. The last is what is done today.",
+)
 @click.option("--algorithm", type=RegisteredName(ALGORITHMS, "algorithm"), help="[default: opposd]")
 @click.option(
     "--discount",
@@ -63,7 +70,13 @@ LINES = 10  # at most, of each stage of learning
 @propensity_model_option
 @json_option
 def command(
-    logs: tuple[Path, ...], out: Path | None, today: Path | None, config: dict[str, Any], as_json: bool, **options
+    logs: tuple[Path, ...],
+    out: Path | None,
+    today: Path | None,
+    loggers: tuple[Path, ...],
+    config: dict[str, Any],
+    as_json: bool,
+    **options,
 ) -> None:
     """Learn from LOGS, and say what may be deployed, what the goal is, and what to log next.
 
@@ -79,9 +92,12 @@ def command(
     settings, plan = _asked(config, options)
     out = Path("runs") / logs[-1].stem if out is None else out
     known = None if today is None else as_target(today)
+    wrote = [as_target(logger) for logger in loggers]
     started = time.perf_counter()
     with Watch(console, "preparing") as watch:
-        improvement = improve(datasets, settings, out=out, today=known, plan=plan, progress=_watched(watch))
+        improvement = improve(
+            datasets, settings, out=out, today=known, loggers=wrote, plan=plan, progress=_watched(watch)
+        )
     _show(improvement, time.perf_counter() - started, as_json)
 
 

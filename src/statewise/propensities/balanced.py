@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from statewise.data.concat import concat
 from statewise.data.dataset import Dataset
 from statewise.policies.external import as_target
 from statewise.policies.probabilities import probabilities_of
@@ -46,6 +47,22 @@ def balanced(dataset: Dataset, policies: Sequence[Any]) -> Dataset:
             f"{row}, which the log holds; give each logger the policy that it followed"
         )
     return replace(dataset, propensities=own, distributions=mixed, estimated=None)
+
+
+def together(logs: Sequence[Dataset], policies: Sequence[Any]) -> Dataset:
+    """Several logs as one, oldest first: `balanced`, if the newest policy then weighs rows more evenly than before."""
+    apart = concat(logs)
+    mixed = balanced(apart, policies)
+    newest = taken(probabilities_of(as_target(policies[-1]), apart), apart.actions)
+    assert apart.propensities is not None
+    assert mixed.propensities is not None
+    own, shared = (effective_share(newest / chances) for chances in (apart.propensities, mixed.propensities))
+    return mixed if shared > own else apart
+
+
+def effective_share(weights: Float[np.ndarray, " steps"]) -> float:
+    """(Σρ)² / nΣρ²: as large a share of the rows would tell as much if all counted alike."""
+    return float(weights.sum() ** 2 / (len(weights) * (weights**2).sum()))
 
 
 def _posterior(
