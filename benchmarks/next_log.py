@@ -2,7 +2,7 @@
 
     python benchmarks/next_log.py [--problems 40] [--episodes 200] [--first 2100] [--again 5]
 
-Each problem is a random MDP with a log of its behaviour and a goal planned in a model that was counted from another log.
+Each problem is a random MDP with a log of its behaviour, and a goal planned in a model counted from another log.
 `certify` says which step may be deployed, and with what chance a further one will be certified from so and so many
 episodes of it. Those episodes are then made, several times over, and half of them test that step against what was
 deployed.
@@ -11,6 +11,7 @@ deployed.
 from __future__ import annotations
 
 import argparse
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ def main() -> None:
         print(seed, row, flush=True)
         rows += [] if row is None else [row]
     print("| chance that was given | problems | certified in fact |\n|---|--:|--:|")
-    for low, high in zip(EDGES, EDGES[1:], strict=False):
+    for low, high in pairwise(EDGES):
         own = [row for row in rows if low < row["chance"] <= high]
         if own:
             said, came = (np.mean([row[name] for row in own]) for name in ("chance", "passed"))
