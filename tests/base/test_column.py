@@ -27,6 +27,7 @@ LONG_RESULTS = {
     "where": lambda x, m, i: np.where(x > 0, x, 0.0),
     "where of rows": lambda x, m, i: np.where((x > 0)[:, None], m, 0.0),
     "after": lambda x, m, i: np.append(x[1:], 0.0),
+    "before": lambda x, m, i: np.append(1.0, x[:-1]),
     "joined": lambda x, m, i: np.concatenate([m, NUMBERS[:5, None] * np.ones(3)]),
     "chosen": lambda x, m, i: x[PLACES],
     "chosen rows": lambda x, m, i: m[PLACES],
@@ -109,6 +110,7 @@ def test_files_are_closed_with_the_last_view(tmp_path):
     def open_files():
         return len(os.listdir("/proc/self/fd"))
 
+    gc.collect()
     before, mappings = open_files(), len(column._mappings)
     x, _, _ = columns(tmp_path)
     view = x[3:7]

@@ -123,6 +123,17 @@ def like(beside: np.ndarray | None, shape: int | Sequence[int], dtype: Any = np.
     return in_file(shape, dtype, beside) if isinstance(beside, Column) and length >= LONG else np.zeros(shape, dtype)
 
 
+def repeated(values: np.ndarray, counts: np.ndarray, beside: np.ndarray | None) -> np.ndarray:
+    """`np.repeat`, in a file where the array beside it is in one."""
+    bounds = np.concatenate([[0], np.cumsum(counts)])
+    if not isinstance(beside, Column) or bounds[-1] < LONG:
+        return np.repeat(values, counts)
+    made = in_file(int(bounds[-1]), values.dtype, beside)
+    for part in parts_of(len(values)):
+        _plain(made)[bounds[part.start] : bounds[part.stop]] = np.repeat(values[part], counts[part])
+    return made
+
+
 def by_parts(compute: Callable[[slice], np.ndarray], length: int, beside: np.ndarray | None) -> np.ndarray:
     """`compute` of all rows, a part at a time, in a file where the array beside it is in one."""
     if not isinstance(beside, Column) or length < LONG:
@@ -176,10 +187,10 @@ def _take_along(values: Any, index: Any, axis: Any = -1) -> Any:
 
 
 def _append(values: Any, more: Any, axis: Any = None) -> Any:
-    values, more = np.asanyarray(values), np.asanyarray(more)
-    if (axis is None and values.ndim > 1) or (axis is not None and axis != 0):
+    values, more = np.atleast_1d(values), np.atleast_1d(more)
+    if axis != 0 and (axis is not None or max(values.ndim, more.ndim) > 1):
         return NotImplemented
-    return _concatenate([values, more if more.ndim else more.reshape(1)])
+    return _concatenate([values, more])
 
 
 def _concatenate(arrays: Any, axis: Any = 0, **options: Any) -> Any:
