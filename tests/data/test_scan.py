@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ import pytest
 import statewise as sw
 from statewise.base import column
 from statewise.data import scan as scanning
+from statewise.data.device import row_table
 from statewise.data.shards import ShardError
 
 ROWS = ("observations", "actions", "rewards", "propensities", "distributions", "legal")
@@ -208,3 +210,13 @@ def test_no_files(tmp_path):
         sw.scan([tmp_path / "a.parquet"], scratch=tmp_path)
     with pytest.raises(ValueError, match="memory: expected 268 MB at least"):
         sw.scan(tmp_path, memory=1000)
+
+
+def test_learners_draw_from_the_files_themselves(tmp_path):
+    frame = table()
+    scanned = sw.scan(in_files(frame, tmp_path / "log"), scratch=tmp_path / "scratch")
+    one, other = row_table(scanned), row_table(sw.load(frame))
+    np.testing.assert_array_equal(one.table, other.table)
+    mapped = {line.split()[0] for line in Path("/proc/self/maps").read_text().splitlines() if "deleted" in line}
+    place = one.table.unsafe_buffer_pointer()  # in a file that has no name any more, and not in a copy
+    assert any(int(first, 16) <= place < int(last, 16) for first, last in (one.split("-") for one in mapped))
