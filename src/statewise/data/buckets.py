@@ -18,6 +18,7 @@ import polars as pl
 
 from statewise.base.files import make_folder, sync_folder
 from statewise.data.shards import ShardError
+from statewise.data.source_files import SourceFiles
 
 ROW, FIRST, SHARD = "(row)", "(first)", "(shard)"  # columns that no log has
 TRIES, PAUSE = 4, 0.5  # of reading from an object store, and seconds between them
@@ -28,22 +29,22 @@ T = TypeVar("T")
 class Buckets:
     """The episodes of a log by shard."""
 
-    frame: pl.LazyFrame
+    files: SourceFiles
     episode: str  # the column
+    left_out: tuple[str, ...]  # columns that are not read
     table: pl.DataFrame  # of each episode, in order: its first and last row, how many it has, and its shard
     limit: int  # rows of a shard, about
-    remote: bool
 
     @classmethod
-    def of(cls, frame: pl.LazyFrame, episode: str, limit: int, remote: bool) -> Buckets:
+    def of(cls, files: SourceFiles, episode: str, left_out: tuple[str, ...], limit: int) -> Buckets:
         """One pass over the column of episodes; a shard begins with the first that does not fit any more."""
         row = pl.col(ROW)
-        alone = frame.select(episode).with_row_index(ROW)
+        alone = files.frame().select(episode).with_row_index(ROW)
         found = alone.group_by(episode).agg(row.min().alias(FIRST), row.max().alias("last"), pl.len().alias("rows"))
-        table = again(lambda: found.collect(engine="streaming"), remote).sort(FIRST)
+        table = again(lambda: found.collect(engine="streaming"), files.remote).sort(FIRST)
         lengths = table["rows"].to_numpy().astype(np.int64)
         number = np.unique((np.cumsum(lengths) - lengths) // limit, return_inverse=True)[1]
-        return cls(frame, episode, table.with_columns(pl.Series(SHARD, number)), limit, remote)
+        return cls(files, episode, left_out, table.with_columns(pl.Series(SHARD, number)), limit)
 
     @property
     def in_order(self) -> bool:
@@ -67,7 +68,8 @@ class Buckets:
         return lambda shard: self._slice(begins[shard], sizes[shard])
 
     def _slice(self, first: int, rows: int) -> pl.DataFrame:
-        part = again(lambda: self.frame.slice(first, rows).collect(), self.remote)
+        frame = self.files.slice(first, rows).drop(self.left_out, strict=False)
+        part = again(frame.collect, self.files.remote)
         return part.with_columns(pl.int_range(first, first + len(part), dtype=pl.Int64, eager=True).alias(ROW))
 
     def dealt(self, folder: Path, progress: Callable[[int, int], None]) -> Callable[[int], pl.DataFrame]:

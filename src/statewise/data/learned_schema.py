@@ -46,11 +46,10 @@ def learn(files: SourceFiles, frame: pl.LazyFrame, asked: Reading, findings: Fin
         told = None if horizon is None else horizon.cut_off, None if horizon is None else horizon.steps
         both = Horizon(told[0] or schema.cut_off, told[1] or schema.horizon)
         horizon = None if both == (None, None) else both
-    rows = frame.select(pl.len()).collect().item()
     opened = Opened(pl.DataFrame()) if is_remote(files.paths[0]) else stated(files.paths[0])
     opened = opened._replace(horizon=_either(horizon, opened.horizon))
     actions = actions or opened.actions
-    sample, places = _sample(frame, rows)
+    sample, places = _sample(files)
     columns = columns.as_spelt_in(sample.columns)
     known = _actions(frame, columns, actions)
     opened = opened._replace(frame=sample, row_names=RowNames(places=places))
@@ -82,13 +81,14 @@ def check_ends(reading: Reading, all_single: bool, findings: Findings) -> None:
         findings.fault(reading.columns.terminated, "there is no such column", advice)
 
 
-def _sample(frame: pl.LazyFrame, rows: int) -> tuple[pl.DataFrame, np.ndarray]:
+def _sample(files: SourceFiles) -> tuple[pl.DataFrame, np.ndarray]:
     """All rows of a short log, and some from many places of a long one; and where they are."""
+    rows = sum(files.rows)
     if rows <= SAMPLE:
-        return frame.collect(), np.arange(rows)
+        return files.frame().collect(), np.arange(rows)
     size = SAMPLE // PLACES
     places = np.linspace(0, rows - size, PLACES).astype(np.int64)
-    parts = [frame.slice(int(place), size).collect() for place in places]
+    parts = [files.slice(int(place), size).collect() for place in places]
     return pl.concat(parts), np.concatenate([np.arange(place, place + size) for place in places])
 
 

@@ -35,7 +35,7 @@ from statewise.data.order import NOT_IN_ORDER
 from statewise.data.rawlog import Columns, RawLog
 from statewise.data.schema import Schema
 from statewise.data.shards import Shards
-from statewise.data.source_files import Source, SourceFiles, find_files
+from statewise.data.source_files import Source, SourceFiles, find_files, is_remote
 
 FEWEST, MOST = 50_000, 2_000_000  # rows of a shard
 TIMES = 20  # what a shard takes while it is read, in sizes of its rows
@@ -100,7 +100,7 @@ def read_scan(
     if memory < LEAST_MEMORY:
         raise ValueError(f"memory: expected {in_words(LEAST_MEMORY)} at least, got {in_words(memory)}")
     findings = Findings()
-    files = find_files(source, findings)
+    files = again(lambda: find_files(source, findings), is_remote(source))
     if files is None:
         return None, findings
     actions = actions if actions is None or isinstance(actions, int) else tuple(actions)
@@ -154,10 +154,11 @@ def _read(
     if reading is None:
         return
     assert reading.schema is not None
-    frame = frame.drop([name for name, _ in reading.schema.left_out], strict=False)
-    rows = int(np.clip(memory // (TIMES * 8 * len(frame.collect_schema())), FEWEST, MOST))
+    left_out = tuple(name for name, _ in reading.schema.left_out)
+    width = 8 * (len(frame.collect_schema()) - len(left_out))
+    rows = int(np.clip(memory // (TIMES * width), FEWEST, MOST))
     progress("finding episodes", 0, 1)
-    buckets = Buckets.of(frame, reading.columns.episode, rows, files.remote)
+    buckets = Buckets.of(files, reading.columns.episode, left_out, rows)
     learned_schema.check_ends(reading, buckets.all_single, findings)
     if findings.faults:
         return

@@ -22,6 +22,7 @@ class SourceFiles(NamedTuple):
     """Parquet files whose rows are one log, in the order of their names."""
 
     paths: tuple[str, ...]
+    rows: tuple[int, ...]  # of each
     versions: tuple[str, ...]  # which change with their contents
 
     @property
@@ -30,10 +31,18 @@ class SourceFiles(NamedTuple):
 
     def frame(self) -> pl.LazyFrame:
         """All rows, one file after the other; columns of whole and of broken numbers may be mixed."""
-        return pl.concat([self.of_file(path) for path in self.paths], how="vertical_relaxed")
+        return pl.concat([pl.scan_parquet(path, glob=False) for path in self.paths], how="vertical_relaxed")
 
-    def of_file(self, path: str) -> pl.LazyFrame:
-        return pl.scan_parquet(path, glob=False)
+    def slice(self, first: int, count: int) -> pl.LazyFrame:
+        """Some rows, from the files that hold them: a slice of all files would read all those before it."""
+        parts, begins = [], 0
+        for path, rows in zip(self.paths, self.rows, strict=True):
+            start, stop = max(first, begins), min(first + count, begins + rows)
+            if start < stop:
+                parts.append(pl.scan_parquet(path, glob=False).slice(start - begins, stop - start))
+            begins += rows
+        kinds = self.frame().collect_schema()
+        return pl.concat(parts, how="vertical_relaxed").cast(dict(kinds))
 
     def key(self, *options: Any) -> str:
         """A name for this log, read in this way."""
@@ -65,7 +74,8 @@ def find_files(source: Source, findings: Findings) -> SourceFiles | None:
         findings.fault(str(source), problem, "Large logs are read from Parquet; a folder's own files count, not deeper")
     if missing or not paths:
         return None
-    return SourceFiles(tuple(paths), tuple(map(_version, paths)))
+    rows = [pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() for path in paths]
+    return SourceFiles(tuple(paths), tuple(rows), tuple(map(_version, paths, rows)))
 
 
 def _local(source: str) -> list[str]:
@@ -86,8 +96,8 @@ def _remote(source: str) -> list[str]:
     return sorted(paths["path"].to_list())
 
 
-def _version(path: str) -> str:
+def _version(path: str, rows: int) -> str:
     if is_remote(path):  # its length stands for it: stores do not tell more through polars
-        return str(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+        return str(rows)
     about = os.stat(path)
     return f"{about.st_size}:{about.st_mtime_ns}"
