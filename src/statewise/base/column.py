@@ -42,6 +42,10 @@ class Column(np.ndarray):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         given, options = [_plain(one) for one in inputs], {name: _plain(one) for name, one in options.items()}
         wanted = None if out is None else tuple(_plain(one) for one in out)
+        if wanted is None and _over_rows(ufunc, method, given, options):
+            kept, rows = options.pop("keepdims", False), given[0]
+            parts = [ufunc.reduce(rows[part], keepdims=True, **options) for part in parts_of(len(rows))]
+            return ufunc.reduce(np.concatenate(parts), axis=0, keepdims=kept)
         length = _rows_of(ufunc, method, given, options)
         if length < LONG or (method != "__call__" and wanted is not None):
             result = getattr(ufunc, method)(*given, **options, **({} if wanted is None else {"out": wanted}))
@@ -259,6 +263,13 @@ def _rows_of(ufunc: np.ufunc, method: str, given: Sequence[Any], options: dict[s
     if ufunc.signature is None:
         return _length(given)
     return len(given[0]) if ufunc is np.matmul and np.ndim(given[0]) == 2 else 0
+
+
+def _over_rows(ufunc: np.ufunc, method: str, given: Sequence[Any], options: dict[str, Any]) -> bool:
+    """Whether it is the sum, the least or the greatest of a long matrix's columns, which parts add to."""
+    usual = options.get("where", True) is True and not set(options) - {"axis", "dtype", "keepdims", "where"}
+    by_columns = method == "reduce" and np.ndim(given[0]) == 2 and options.get("axis") == 0
+    return usual and by_columns and len(given[0]) >= LONG and ufunc in (np.add, np.minimum, np.maximum)
 
 
 def _at(value: Any, part: slice, length: int) -> Any:
