@@ -17,7 +17,8 @@ from statewise.cli.scanned import is_scanned, read_any
 from statewise.data import buckets
 from statewise.data import scan as scanning
 
-CUT = 3000  # bytes of an answer, after which the connection breaks
+CUT = 3000  # bytes of an answer, after which the connection breaks …
+BREAKS = 3  # … so many times
 
 
 class Proxy(socketserver.ThreadingTCPServer):
@@ -67,8 +68,8 @@ def store():
 
 @pytest.fixture
 def address(store, monkeypatch, tmp_path):
-    """A log in three files of a bucket; through a proxy whose connections break ten times."""
-    proxy = Proxy(store, breaks=10)
+    """A log in three files of a bucket; through a proxy whose connections break."""
+    proxy = Proxy(store, BREAKS)
     for name, value in {
         "AWS_ACCESS_KEY_ID": "a",
         "AWS_SECRET_ACCESS_KEY": "b",
@@ -98,7 +99,7 @@ def test_a_log_in_an_object_store(source, address, tmp_path):
     folder, proxy, loaded = address
     scanned = sw.scan(folder + source, scratch=tmp_path / "scratch")
     assert scanned.fingerprint == loaded.fingerprint
-    assert proxy.broken == 10
+    assert proxy.broken == BREAKS
 
 
 def test_an_address_given_to_a_command(address, tmp_path):

@@ -172,7 +172,7 @@ def test_damage_is_found(tmp_path):
         sw.scan(folder, scratch=tmp_path / "scratch")
 
 
-@pytest.mark.parametrize("order", ["in order", "shuffled"])
+@pytest.mark.parametrize("order", [pytest.param("in order", marks=pytest.mark.long), "shuffled"])
 def test_a_killed_scan_goes_on(order, tmp_path):
     """Killed at every fifth stage of its work, again and again, until it is done."""
     frame = table()
