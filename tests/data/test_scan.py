@@ -172,6 +172,10 @@ def test_damage_is_found(tmp_path):
         sw.scan(folder, scratch=tmp_path / "scratch")
 
 
+def _ended(script):
+    return subprocess.run([sys.executable, "-c", script], env=os.environ, timeout=60).returncode
+
+
 @pytest.mark.parametrize("order", [pytest.param("in order", marks=pytest.mark.long), "shuffled"])
 def test_a_killed_scan_goes_on(order, tmp_path):
     """Killed at every fifth stage of its work, again and again, until it is done."""
@@ -183,7 +187,7 @@ def test_a_killed_scan_goes_on(order, tmp_path):
         import os, signal
         import statewise as sw
         from statewise.data import scan
-        scan.FEWEST = scan.MOST = 100
+        scan.FEWEST = scan.MOST = 100 + KILLS  # as if another amount of memory were given
         done = []
         def kill(*stage):
             done.append(stage)
@@ -193,7 +197,7 @@ def test_a_killed_scan_goes_on(order, tmp_path):
         """
     )
     kills = 0
-    while subprocess.run([sys.executable, "-c", script], env=os.environ, timeout=20).returncode == -signal.SIGKILL:
+    while _ended(script.replace("KILLS", str(10 * kills))) == -signal.SIGKILL:
         kills += 1
         assert kills < 20
         (files,) = scratch.iterdir()

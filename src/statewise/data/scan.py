@@ -108,14 +108,16 @@ def read_scan(
     key = files.key(asked)
     folder = (default_scratch() if scratch is None else Path(scratch)) / key[:16]
     make_folder(folder)
+    shards = Shards(folder, key)
+    if shards.finished:
+        shards.check(lambda done: progress("checking shards", done, shards.count))
+        return _whole(shards)
     with locked(folder):
-        shards = Shards(folder, key)
-        if shards.finished:
-            shards.check(lambda done: progress("checking shards", done, shards.count))
-        else:
+        shards = Shards(folder, key)  # as whoever had the lock before left it
+        if not shards.finished:
             files.check(findings)
-            if not findings.faults:
-                _read(files, asked, shards, memory, findings, progress)
+        if not shards.finished and not findings.faults:
+            _read(files, asked, shards, memory, findings, progress)
         return (None, findings) if findings.faults else _whole(shards)
 
 
@@ -156,7 +158,7 @@ def _read(
     assert reading.schema is not None
     left_out = tuple(name for name, _ in reading.schema.left_out)
     width = 8 * (len(frame.collect_schema()) - len(left_out))
-    rows = int(np.clip(memory // (TIMES * width), FEWEST, MOST))
+    rows = shards.settled_limit(int(np.clip(memory // (TIMES * width), FEWEST, MOST)))
     progress("finding episodes", 0, 1)
     buckets = Buckets.of(files, reading.columns.episode, left_out, rows)
     learned_schema.check_ends(reading, buckets.all_single, findings)

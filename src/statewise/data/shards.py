@@ -74,6 +74,13 @@ class Shards:
 
     # Writing
 
+    def settled_limit(self, rows: int) -> int:
+        """How many rows a shard has, about: what was said first, since a scan that goes on must cut where it did."""
+        if "limit" not in self.known:
+            self.known["limit"] = rows
+            self._write()
+        return self.known["limit"]
+
     def append(self, part: Dataset, findings: list[Finding], least: int | None) -> None:
         """Adds a checked part of the log; `least` is the number of its first step."""
         sizes, sums = _sizes(self.known), {}
