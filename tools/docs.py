@@ -33,8 +33,8 @@ Everything here is `statewise.NAME`. The page is made from the code by `tools/do
 # Every public name, in one of these.
 GROUPS = {
     "From a log to a decision": "improve Plan Improvement certify Certificate NextLog",
-    "Logs": "load concat Dataset Columns Schema Code LogError LogWarning from_arrays to_arrays from_minari to_minari "
-    "FORMATS Format",
+    "Logs": "load scan concat Dataset Columns Schema Code LogError LogWarning from_arrays to_arrays from_minari "
+    "to_minari FORMATS Format",
     "Propensities that were not logged": "estimate_propensities Estimated balanced model_of_today",
     "Learning": "fit Result preset ALGORITHMS Algorithm",
     "Algorithms": "OPPOSD OffPAC GeoffPAC SAC ACER CQL FittedQ BehaviourCloning",

@@ -21,6 +21,7 @@ from statewise.data.formats import Format as Format
 from statewise.data.minari import from_minari as from_minari
 from statewise.data.minari import to_minari as to_minari
 from statewise.data.rawlog import Columns as Columns
+from statewise.data.scan import scan as scan
 from statewise.data.schema import Schema as Schema
 from statewise.data.table import load as load
 from statewise.domains import DOMAINS as DOMAINS

@@ -332,7 +332,7 @@ def test_control_c_within_a_callback_is_not_lost(place, told, monkeypatch):
         for _ in range(60_000):  # an interruption that comes ends it at once, one that is lost after ten minutes
             time.sleep(0.01)
 
-    monkeypatch.setattr("statewise.cli.inspect.read", wait)
+    monkeypatch.setattr("statewise.cli.inspect.read_any", wait)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     try:
         assert told(call("inspect"), code=130).strip() == "Stopped."

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 # in the order of the navigation: later pages use what earlier ones wrote
 PAGES = ("start", "columns", "hiv", "bandit", "icu-sepsis", "rounds", "choosing", "certify", "trust", "paper")
-PAGES += ("interoperability", "extending")
+PAGES += ("interoperability", "extending", "scale")
 BLOCK = re.compile(
     r"(?:<!-- needs (?P<needs>\w+) -->\n)?"
     r"```(?P<language>\w+)(?: title=\"(?P<file>[\w.]+)\")?\n(?P<text>.*?)```",

@@ -15,6 +15,7 @@ from statewise.cli.decision import checks_table, decision_as_json, hidden_reason
 from statewise.cli.options import json_option, log_options, propensity_model_option, seed_option
 from statewise.cli.progress import bar
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
+from statewise.cli.scanned import is_scanned, scan_options
 from statewise.cli.terminal import answers, coloured, echo_json, messages, note, table
 from statewise.cli.types import RegisteredName
 from statewise.data.dataset import Dataset
@@ -56,9 +57,8 @@ class Evaluation:
     "estimators",
     type=RegisteredName(ESTIMATORS, "estimator", also=("all",)),
     multiple=True,
-    default=("all",),
-    show_default=True,
-    help="May be repeated; the gate and the selection of a checkpoint use the first.",
+    help="May be repeated; the gate and the selection of a checkpoint use the first [default: all, or the first alone "
+    "where LOG is a folder].",
 )
 @click.option(
     "--discount",
@@ -70,6 +70,7 @@ class Evaluation:
 )
 @seed_option
 @log_options
+@scan_options
 @propensity_model_option
 @json_option
 def command(
@@ -85,7 +86,8 @@ def command(
     """Estimate what POLICY would have earned, from LOG, which another policy wrote.
 
     POLICY is a run folder, a policy file (.safetensors) or an ONNX file (.onnx). Of a run, a checkpoint is selected on
-    one half of LOG and evaluated on the other. LOG should hold episodes that the policy was not trained on.
+    one half of LOG and evaluated on the other. LOG should hold episodes that the policy was not trained on. If it is a
+    folder of Parquet files, or an s3:// address, it may be larger than memory.
     """
     if target_columns:
         policy, log = policy if log is None else log, policy if log is None else log
@@ -99,6 +101,7 @@ def command(
     _warn_of_training_data(dataset, run, known_by, console)
     known = run.manifest().get("config", {}).get("discount") if run else None
     gamma = discount_of(dataset, known if discount is None else discount)
+    estimators = estimators or ((USUAL,) if is_scanned(log) else ("all",))
     asked = [name for name in (ESTIMATORS if "all" in estimators else estimators) if name != "behaviour"]
     names = tuple(dict.fromkeys(("behaviour", *asked)))
     first = asked[0] if asked else USUAL

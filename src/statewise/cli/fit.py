@@ -18,6 +18,7 @@ from statewise.algorithms import ALGORITHMS
 from statewise.cli.options import json_option, log_options, needs, propensity_model_option
 from statewise.cli.progress import Watch
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
+from statewise.cli.scanned import scan_options
 from statewise.cli.terminal import answers, echo_json, messages, note, table
 from statewise.cli.types import RegisteredName
 from statewise.data.augment import smooth
@@ -58,6 +59,7 @@ from statewise.learning.trackers.parquet import ParquetTracker
 )
 @click.option("--mlflow", metavar="URI", help="Also log to MLflow: http://…, sqlite:///FILE, …")
 @log_options
+@scan_options
 @propensity_model_option
 @json_option
 def command(
@@ -77,7 +79,8 @@ def command(
 ) -> None:
     """Learn better policies from LOG and save them, with checkpoints and metrics, in a run folder.
 
-    If interrupted, run the same command again to resume.
+    A LOG that is a folder of Parquet files, or an s3:// address, may be larger than memory. If interrupted, run the
+    same command again to resume.
     """
     console = messages(quiet=as_json)
     dataset, estimate = read_log(log, options, console)

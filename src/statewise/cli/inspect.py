@@ -14,10 +14,10 @@ from statewise.cli.columns import ColumnRow, column_rows, columns_as_json, colum
 from statewise.cli.config import write_config
 from statewise.cli.flags import with_flags
 from statewise.cli.options import json_option, log_arguments, log_options
+from statewise.cli.scanned import read_any, scan_options
 from statewise.cli.terminal import answers, echo_json, messages, note, table
 from statewise.data.findings import Finding, Findings
 from statewise.data.summary import Spread, Summary, summarise
-from statewise.data.table import read
 from statewise.propensities.logged import logged_calibration
 
 WRONG = (
@@ -41,14 +41,16 @@ GUESSED = (
     help="Write what was made of the columns to a TOML file, for --config.",
 )
 @log_options
+@scan_options
 @json_option
 def command(log: Path, config_file: Path | None, as_json: bool, **options) -> None:
     """Check LOG (Parquet, CSV, or a format of your own), and say what it holds and what becomes of every column.
 
-    Exit code 2 when the log has faults.
+    A folder of Parquet files, or an s3:// address, is one log, which may be larger than memory. Exit code 2 when the
+    log has faults.
     """
     arguments = log_arguments(options)
-    dataset, findings = read(log, **arguments)
+    dataset, findings = read_any(log, arguments, options, messages(quiet=as_json))
     calibration = None if dataset is None else logged_calibration(dataset)
     if calibration is not None and not calibration.good:
         findings.warn(arguments["columns"].propensity, calibration.problem, WRONG)

@@ -12,10 +12,10 @@ from rich.console import Console
 from statewise.cli.flags import with_flags
 from statewise.cli.options import log_arguments
 from statewise.cli.progress import bar
+from statewise.cli.scanned import read_any
 from statewise.cli.terminal import note
 from statewise.data.dataset import Dataset
 from statewise.data.schema import Schema
-from statewise.data.table import read
 from statewise.propensities.estimate import Model, estimate_propensities
 
 FOLDS = 5
@@ -47,10 +47,11 @@ def read_log(
         raise click.UsageError("--propensity-model is for --propensity estimate.")
     arguments["schema"] = schema
     arguments["columns"] = replace(arguments["columns"], target_prefix=target_prefix)
-    dataset, findings = read(log, **arguments)
+    scanning = {name: options.pop(name, None) for name in ("memory", "scratch")}
+    dataset, findings = read_any(log, arguments, dict(scanning), console)
     words = getattr(policy, "action_names", None)
     if arguments["actions"] is None and words and dataset is not None and dataset.has_action_words:
-        dataset, findings = read(log, **arguments | {"actions": words})
+        dataset, findings = read_any(log, arguments | {"actions": words}, scanning, console)
     findings.raise_faults()
     assert dataset is not None
     for warning in findings.warnings:

@@ -11,7 +11,7 @@ from statewise.data.checks import check
 from statewise.data.dataset import Dataset
 from statewise.data.findings import Findings, LogWarning
 from statewise.data.horizon import percent
-from statewise.data.rawlog import RawLog
+from statewise.data.rawlog import Columns, RawLog
 from statewise.data.threads import each
 
 CERTAIN, NEARLY = 1 - 1e-9, 0.99  # propensities that leave nothing, or next to nothing, for other actions
@@ -25,9 +25,15 @@ def build(raw: RawLog) -> tuple[Dataset | None, Findings]:
     if layout is None or findings.faults:
         return None, findings
     dataset = _dataset(ordered, layout.starts, layout.final)
-    _warn_of_actions(dataset, raw.columns.action, findings)
-    _warn_of_fixed_choices(dataset, raw.columns.propensity, findings)
+    if not raw.part:
+        warn_of_choices(dataset, raw.columns, findings)
     return dataset, findings
+
+
+def warn_of_choices(dataset: Dataset, columns: Columns, findings: Findings) -> None:
+    """What the whole log shows of its actions that its reader should know."""
+    _warn_of_actions(dataset, columns.action, findings)
+    _warn_of_fixed_choices(dataset, columns.propensity, findings)
 
 
 def accept(dataset: Dataset | None, findings: Findings) -> Dataset:

@@ -83,9 +83,13 @@ def _check_observations(raw: RawLog, layout: Layout, findings: Findings) -> None
             bad = np.flatnonzero(np.abs(column) > LARGEST)
             advice = "If this is a code for a missing value, fill it in; otherwise use a larger unit"
             findings.fault(name, rows_that(bad, TOO_LARGE), advice, layout.source_rows(bad))
-        elif low == high:
-            advice = "A constant column carries no information; drop it if that is a mistake"
-            findings.warn(name, f"every row is {low:g}", advice)
+        elif low == high and not raw.part:
+            warn_of_constant(name, low, findings)
+
+
+def warn_of_constant(name: str, value: float, findings: Findings) -> None:
+    advice = "A constant column carries no information; drop it if that is a mistake"
+    findings.warn(name, f"every row is {value:g}", advice)
 
 
 def _check_rewards(decisions: Decisions) -> None:
@@ -130,12 +134,12 @@ def _check_ends(decisions: Decisions) -> None:
                 "Write true where the world ended an episode, false where it was cut off",
                 layout.source_rows(empty),
             )
-    if len(last) == 1:
-        findings.warn(
-            raw.columns.episode,
-            "there is a single episode",
-            "Nothing can be held out, and intervals need many episodes",
-        )
+    if len(last) == 1 and not raw.part:
+        warn_of_single_episode(raw.columns.episode, findings)
+
+
+def warn_of_single_episode(column: str, findings: Findings) -> None:
+    findings.warn(column, "there is a single episode", "Nothing can be held out, and intervals need many episodes")
 
 
 def _check_units(raw: RawLog, layout: Layout, findings: Findings) -> None:

@@ -66,7 +66,7 @@ class Converter:
         column = self.columns.action
         series = self.frame[column] if column in self.frame.columns else pl.Series(column, [], pl.Int64)
         if series.dtype not in (pl.String, pl.Categorical, pl.Enum):
-            doses = _doses(series, known)
+            doses = doses_of(series, known)
             if doses is None:
                 return self.optional_number(column), known if isinstance(known, tuple) else None
             self._check_doses(series, doses)
@@ -214,7 +214,7 @@ class Converter:
         return self.truth(name) if name in self.frame.columns else None
 
 
-def _doses(series: pl.Series, known: int | tuple[str, ...] | None) -> list[int] | None:
+def doses_of(series: pl.Series, known: int | tuple[str, ...] | None) -> list[int] | None:
     """Whole numbers that name actions rather than number them, in order: 0, 10, 20 are three doses."""
     if not series.dtype.is_integer() or isinstance(known, int):
         return None

@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from statewise.base.column import by_parts, repeated
 from statewise.data.horizon import CutOff, Horizon, horizon_of, said
 from statewise.data.schema import Schema
 
@@ -153,12 +154,13 @@ class Dataset:
 
     @cached_property
     def episode_of_step(self) -> Int[np.ndarray, " steps"]:
-        return _frozen(np.repeat(np.arange(self.episodes), self.lengths))
+        return _frozen(repeated(np.arange(self.episodes), self.lengths, self.rewards))
 
     @cached_property
     def time(self) -> Int[np.ndarray, " steps"]:
         """Each row's step within its episode, from 0."""
-        return _frozen(np.arange(len(self)) - np.repeat(self.starts[:-1], self.lengths))
+        begins = repeated(self.starts[:-1], self.lengths, self.rewards)
+        return _frozen(by_parts(lambda part: np.arange(part.start, part.stop) - begins[part], len(self), begins))
 
     @cached_property
     def groups(self) -> Int[np.ndarray, " episodes"]:
@@ -211,7 +213,8 @@ class Dataset:
         episodes = np.flatnonzero(episodes) if episodes.dtype == bool else episodes.astype(np.int64)
         lengths = self.lengths[episodes]
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        rows = np.arange(starts[-1]) + np.repeat(self.starts[episodes] - starts[:-1], lengths)
+        moved = repeated(self.starts[episodes] - starts[:-1], lengths, self.rewards)
+        rows = by_parts(lambda part: np.arange(part.start, part.stop) + moved[part], len(moved), moved)
         columns: dict[str, Any] = {name: (getattr(self, name), rows) for name in ROW_COLUMNS}
         columns |= {name: (getattr(self, name), episodes) for name in EPISODE_COLUMNS}
         parts = {name: None if column is None else column[places] for name, (column, places) in columns.items()}

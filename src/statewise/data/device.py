@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from statewise.base.column import like, parts_of
 from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
 from statewise.data.sampling import RowSampler, random_below, row_sampler
@@ -198,15 +200,18 @@ def row_table(dataset: Dataset, propensities: bool = True) -> RowTable:
     }
     features = dataset.observations.shape[1]
     width = 2 * features + len(SCALARS) + (dataset.action_count if dataset.legal is not None else 0)
-    table = np.empty((steps, width), dtype=np.float32)
-    table[:, :features] = dataset.observations
-    table[:-1, features : 2 * features] = dataset.observations[1:]
+    table = like(dataset.rewards, (steps, width), np.float32)
+    for part in parts_of(steps):
+        rows, until = table[part], min(part.stop, steps - 1) - part.start
+        rows[:, :features] = dataset.observations[part]
+        rows[:until, features : 2 * features] = dataset.observations[part.start + 1 : part.start + 1 + until]
+        for j, name in enumerate(SCALARS):
+            rows[:, 2 * features + j] = scalars[name][part] if np.ndim(scalars[name]) else scalars[name]
+        if dataset.legal is not None:
+            rows[:, 2 * features + len(SCALARS) :] = dataset.legal[part]
     table[last, features : 2 * features] = after_last(dataset)
-    for j, name in enumerate(SCALARS):
-        table[:, 2 * features + j] = scalars[name]
-    if dataset.legal is not None:
-        table[:, 2 * features + len(SCALARS) :] = dataset.legal
-    return RowTable(jnp.asarray(table), features, dataset.legal is not None, has_clock(dataset))
+    # on a CPU this is no copy: what is drawn from a log in files is read from the disk
+    return RowTable(jax.device_put(table), features, dataset.legal is not None, has_clock(dataset))
 
 
 def after_last(dataset: Dataset) -> Float[np.ndarray, "episodes features"]:

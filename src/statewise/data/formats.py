@@ -75,7 +75,7 @@ def open_file(path: Path, columns: Columns, findings: Findings) -> Opened | None
         if recorded.is_record(path):
             record = recorded.read(path, findings)
             return None if record is None else record[0]
-        findings.fault(str(path), "it is a folder", f"Give a {any_of(FORMATS)} file")
+        findings.fault(str(path), "it is a folder", f"Give a {any_of(FORMATS)} file, or a folder of Parquet files")
         return None
     ending = path.suffix.lower()
     if ending not in FORMATS:

@@ -10,6 +10,8 @@ import numpy as np
 from statewise.data.findings import NOT_WHOLE, Findings, rows_that
 from statewise.data.rawlog import RawLog
 
+NOT_IN_ORDER = "the rows were not in order and had to be sorted", "Check that the log was exported completely"
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -29,11 +31,7 @@ def in_order_of_time(raw: RawLog, findings: Findings) -> tuple[RawLog, Layout]:
     step = None if raw.columns.step in raw.unreadable else _whole_steps(raw, findings)
     order = _order(raw.episode, step, len(raw.episode_ids))
     if order is not None:
-        findings.warn(
-            raw.columns.step if step is not None else raw.columns.episode,
-            "the rows were not in order and had to be sorted",
-            "Check that the log was exported completely",
-        )
+        findings.warn(raw.columns.step if step is not None else raw.columns.episode, *NOT_IN_ORDER)
         raw = raw.take(order)
         step = None if step is None else step[order]
     starts = np.concatenate([[0], np.flatnonzero(np.diff(raw.episode)) + 1, [len(raw)]])

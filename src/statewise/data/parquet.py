@@ -40,14 +40,21 @@ WIDTHS = {
 def read(path: Path, columns: Columns, findings: Findings) -> Opened | None:
     if not _fits(path, findings):
         return None
-    metadata = pl.read_parquet_metadata(path)
-    if not _undamaged(path, metadata.get(CHECKSUM_KEY), findings):
+    if not undamaged(path, findings):
         return None
-    return Opened(
-        pl.read_parquet(path, glob=False),
-        actions=_actions(metadata.get(ACTIONS_KEY)),
-        horizon=_horizon(metadata.get(HORIZON_KEY)),
-    )
+    return stated(path)._replace(frame=pl.read_parquet(path, glob=False))
+
+
+def stated(path: str | Path) -> Opened:
+    """What a file says of its log beside the rows: the actions, and the owner's word on being cut off."""
+    metadata = pl.read_parquet_metadata(path)
+    actions, horizon = _actions(metadata.get(ACTIONS_KEY)), _horizon(metadata.get(HORIZON_KEY))
+    return Opened(pl.DataFrame(), actions=actions, horizon=horizon)
+
+
+def undamaged(path: Path, findings: Findings) -> bool:
+    """Whether its bytes are those that were written, as far as it says; a fault where not."""
+    return _undamaged(path, pl.read_parquet_metadata(path).get(CHECKSUM_KEY), findings)
 
 
 def write(frame: pl.DataFrame, path: Path, metadata: Mapping[str, str]) -> None:

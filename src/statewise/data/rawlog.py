@@ -98,6 +98,7 @@ class RawLog:
     action_count: int | None = None
     action_names: tuple[str, ...] | None = None  # if the log gives actions as words
     unreadable: frozenset[str] = frozenset()  # columns that already have a fault, and are not checked again
+    part: bool = False  # of a larger log: what can be said of the whole alone is not checked
     columns: Columns = field(default_factory=Columns)
     row_names: RowNames = field(default_factory=RowNames)
 

@@ -85,18 +85,18 @@ def summarise(dataset: Dataset) -> Summary:
     unsupported = _unsupported(dataset)
     observed = dataset.observations
     with np.errstate(over="ignore", invalid="ignore"):  # the spread of the largest floats overflows
-        spread = observed.std(axis=0, dtype=float)
+        numbers = {
+            "mean": observed.mean(axis=0, dtype=float),
+            "std": observed.std(axis=0, dtype=float),
+            "min": observed.min(axis=0),
+            "max": observed.max(axis=0),
+        }
     return Summary(
         episodes=dataset.episodes,
         steps=len(dataset),
         units=None if dataset.units is None else len(np.unique(dataset.units)),
         observations={
-            name: {
-                "mean": float(observed[:, j].mean(dtype=float)),
-                "std": float(spread[j]),
-                "min": float(observed[:, j].min()),
-                "max": float(observed[:, j].max()),
-            }
+            name: {which: float(values[j]) for which, values in numbers.items()}
             for j, name in enumerate(dataset.observation_names)
         },
         terminated=int(dataset.terminated.sum()),

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from statewise.ope.order import Block
+from statewise.base.column import like, parts_of
+from statewise.ope.order import Block, Blocks
 from statewise.ope.rows import Rows, Weights
 from statewise.parts.chain import Chain, Kind
 from statewise.parts.ratio_closed_form import FOLDS, ClosedForm
@@ -38,8 +39,9 @@ class Equations:
     fixed: Float[np.ndarray, "folds rank rank"]  # Σ ω x'x'ᵀ on a continuing chain, 0 elsewhere
 
     def in_log_order(self, values: Float[np.ndarray, "steps *columns"]) -> Float[np.ndarray, "steps *columns"]:
-        out = np.empty(values.shape)
-        out[self.order] = values
+        out = like(values, values.shape)
+        for part in parts_of(len(values)):
+            out[self.order[part]] = values[part]
         return out
 
     @property
@@ -53,7 +55,7 @@ class Equations:
         return self.rows.order.episodes
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> Blocks:
         return self.rows.order.blocks
 
     @property

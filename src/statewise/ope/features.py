@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from statewise.base.column import like, parts_of
 from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
 from statewise.data.device import after_last
@@ -186,9 +187,9 @@ def _of(
 ) -> Float[np.ndarray, "n rank"]:
     """φ of the states, in that order."""
     size = (len(order), turn.shape[1])
-    out = np.empty(size, np.float16 if size[0] * size[1] > HALF else np.float32)
-    for first in range(0, len(order), PART):
-        out[first : first + PART] = waves(states[order[first : first + PART]]) @ turn
+    out = like(states.observations, size, np.float16 if size[0] * size[1] > HALF else np.float32)
+    for part in parts_of(len(order), PART):
+        out[part] = waves(states[order[part]]) @ turn
     return out
 
 
@@ -224,7 +225,7 @@ def _timed(
     # each knot's own part, white by itself as far as that is more than rounding
     size, own = np.linalg.eigh(np.stack([moment[j : j + each, j : j + each] for j in range(0, len(moment), each)]))
     size = np.sqrt(np.maximum(size, SMALLEST / 10 * variance[-1]))
-    whitened, features = own / size[:, None, :], np.empty((len(phi), 2 * each), np.float32)
+    whitened, features = own / size[:, None, :], like(phi, (len(phi), 2 * each), np.float32)
     for rows, span, values, later in parts():
         features[rows, :each] = (1 - later) * (values @ whitened[span])
         features[rows, each:] = later * (values @ whitened[span + 1])

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from statewise.base.column import like
 from statewise.ope.order import Block
 from statewise.ope.prepared import Case, Prepared
 from statewise.ope.rows import Sums, Weights
@@ -83,7 +84,7 @@ def _cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
         for one, inverses, target in zip(differences, _inverses(log), targets, strict=True)
     ]
     lifted, bounds = [equations.rows.lifted(fit.weights) for fit in fits], _bounds(case, rewards)
-    chosen, values = np.empty((2, len(rewards)))
+    chosen, values = like(rewards, len(rewards)), like(rewards, len(rewards))
     for block in equations.blocks:
         at = equations.order[block.part]
         everything = np.clip(equations.rows.times_in(block, lifted[block.fold]), *bounds)

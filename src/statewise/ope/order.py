@@ -6,16 +6,19 @@ knots in time stand side by side, since their features have the same hats that a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from statewise.base.column import Column, by_parts, like, release, repeated
 from statewise.data.dataset import Dataset
 from statewise.parts.ratio_closed_form import FOLDS
 
 BLOCK = 8192  # rows at a time, about
+RELEASED = 100  # blocks of a log in files, after which what was read need not stay in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +83,29 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
+class Blocks:
+    """All blocks, one after the other; of a log in files, what one remembers and has read is given up after it."""
+
+    each: tuple[Block, ...]
+    in_files: bool
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def __iter__(self) -> Iterator[Block]:
+        for number, block in enumerate(self.each):
+            yield replace(block) if self.in_files else block
+            if self.in_files and number % RELEASED == RELEASED - 1:
+                release()
+
+
+@dataclass(frozen=True, eq=False)
 class Order:
     """All rows, and which of the log's they are."""
 
     rows: Int[np.ndarray, " steps"]
     episodes: Int[np.ndarray, " episodes"]
-    blocks: tuple[Block, ...]
+    blocks: Blocks
 
     @property
     def fold_of_episode(self) -> Int[np.ndarray, " episodes"]:
@@ -103,8 +123,10 @@ def in_folds(dataset: Dataset, seed: int, knots: Int[np.ndarray, " knots"] | Non
     fold = np.random.default_rng(seed).permutation(dataset.episodes) % FOLDS
     episodes = np.argsort(fold, kind="stable")
     bounds = np.append(0, np.cumsum(dataset.lengths[episodes]))
-    rows = np.repeat(dataset.starts[episodes] - bounds[:-1], np.diff(bounds)) + np.arange(len(dataset))
+    moved = repeated(dataset.starts[episodes] - bounds[:-1], np.diff(bounds), dataset.rewards)
+    rows = by_parts(lambda part: moved[part] + np.arange(part.start, part.stop), len(dataset), moved)
     edges, blocks = np.searchsorted(fold[episodes], np.arange(FOLDS + 1)), []
+    places = None if knots is None else like(dataset.rewards, len(dataset), np.int64)
     for number in range(FOLDS):
         begin = int(edges[number])
         while begin < edges[number + 1]:
@@ -113,10 +135,10 @@ def in_folds(dataset: Dataset, seed: int, knots: Int[np.ndarray, " knots"] | Non
             part, starts = slice(int(bounds[begin]), int(bounds[end])), bounds[begin:end] - bounds[begin]
             size, place = part.stop - part.start, None
             spans: tuple[tuple[int, slice], ...] = ((0, slice(0, size)),)
-            if knots is not None:
+            if knots is not None and places is not None:
                 span = span_of(dataset.time[rows[part]], knots)
                 sorted_rows = np.argsort(span.astype(np.int16), kind="stable")
-                place = np.empty(size, np.int64)
+                place = places[part]
                 place[sorted_rows] = np.arange(size)
                 at = np.searchsorted(span[sorted_rows], np.arange(len(knots)))
                 spans = tuple(
@@ -125,7 +147,7 @@ def in_folds(dataset: Dataset, seed: int, knots: Int[np.ndarray, " knots"] | Non
                 rows[part] = rows[part][sorted_rows]
             blocks.append(Block(part, number, slice(begin, end), starts, place, spans))
             begin = end
-    return Order(rows, episodes, tuple(blocks))
+    return Order(rows, episodes, Blocks(tuple(blocks), isinstance(dataset.rewards, Column)))
 
 
 def span_of(time: Int[np.ndarray, " n"], knots: Int[np.ndarray, " knots"]) -> Int[np.ndarray, " n"]:

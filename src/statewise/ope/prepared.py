@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from jaxtyping import Float, Int
 
+from statewise.base.column import like
 from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
 from statewise.data.device import propensities_of
@@ -37,6 +38,7 @@ from statewise.propensities.tried import Untried, untried
 
 RATIO = ClosedForm()
 PART = 65_536  # rows at a time, which bounds memory
+EPISODES_OF = 500_000  # rows at a time where whole episodes are needed
 T = TypeVar("T")
 Objective = Literal["return", "average"]
 
@@ -139,15 +141,20 @@ class Prepared(Remembers):
 
     def to_come(self, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
         """Σ_{k ≥ t} γᵏ⁻ᵗ r_k: what the log itself earned from each row on."""
-        data = self.dataset
-        out = np.array(rewards, dtype=np.float64)
-        order = np.argsort(data.time, kind="stable")
-        edges = np.searchsorted(data.time[order], np.arange(int(data.lengths.max()) + 1))
+        out = like(rewards, len(rewards))
+        for rows in _whole_episodes(self.dataset):
+            self._add_to_come(rows, rewards, out[rows])
+        return out
+
+    def _add_to_come(self, part: slice, rewards: Float[np.ndarray, " steps"], out: Float[np.ndarray, " n"]) -> None:
+        """For whole episodes: `out` is their part of the result."""
+        out[:], time, onward = rewards[part], self.dataset.time[part], self.onward[part]
+        order = np.argsort(time, kind="stable")
+        edges = np.searchsorted(time[order], np.arange(int(time.max()) + 2))
         for t in range(len(edges) - 2, -1, -1):  # backwards in time, all episodes at once
             rows = order[edges[t] : edges[t + 1]]
-            rows = rows[self.onward[rows] > 0]
+            rows = rows[onward[rows] > 0]
             out[rows] += self.discount * out[rows + 1]
-        return out
 
     def targets(
         self, rewards: Float[np.ndarray, " steps"], values: Float[np.ndarray, " steps"]
@@ -157,6 +164,16 @@ class Prepared(Remembers):
 
     def by_episode(self, values: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " episodes"]:
         return np.add.reduceat(values, self.dataset.starts[:-1])
+
+
+def _whole_episodes(dataset: Dataset) -> Iterator[slice]:
+    """Rows of some episodes at a time."""
+    begin = 0
+    while begin < dataset.episodes:
+        end = int(np.searchsorted(dataset.starts, dataset.starts[begin] + EPISODES_OF, side="right")) - 1
+        end = max(end, begin + 1)
+        yield slice(int(dataset.starts[begin]), int(dataset.starts[end]))
+        begin = end
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from statewise.base.column import like
 from statewise.ope.order import Block, Order
 from statewise.parts.ratio_closed_form import FOLDS
 
@@ -78,7 +79,7 @@ class Rows:
 
     def times(self, vectors: Float[np.ndarray, "rank c"]) -> Float[np.ndarray, "rows c"]:
         """f · v of every row."""
-        lifted, out = self.lifted(vectors), np.empty((len(self.features), vectors.shape[1]))
+        lifted, out = self.lifted(vectors), like(self.features, (len(self.features), vectors.shape[1]))
         for block in self.order.blocks:
             out[block.part] = self.times_in(block, lifted)
         return out

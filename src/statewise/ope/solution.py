@@ -21,6 +21,7 @@ from functools import cache
 import numpy as np
 from jaxtyping import Float
 
+from statewise.base.column import like
 from statewise.ope.balance import Noise
 from statewise.ope.equations import Equations
 from statewise.ope.order import Block
@@ -109,7 +110,7 @@ def solve(
     scale = float(mean @ beta)
     beta = beta / scale
     lifted, noise = equations.rows.lifted(beta[:, None]), Noise(equations)
-    signed = np.empty(len(equations.order))
+    signed = like(equations.order, len(equations.order))
     for block in equations.blocks:
         w = equations.rows.times_in(block, lifted)[:, 0]
         signed[equations.order[block.part]] = w

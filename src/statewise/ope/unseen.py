@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from statewise.base.column import by_parts
 from statewise.ope.equations import Equations
 from statewise.ope.estimators.state_ratio import carried_by_ratio
 from statewise.ope.prepared import Case, Prepared
@@ -50,7 +51,8 @@ def unseen_imbalance(case: Case) -> float:
 
 def _seen_once(log: Prepared) -> Bool[np.ndarray, " steps"]:
     equations, data = log.horizon_equations, log.dataset
-    rows, group = equations.rows, data.groups[data.episode_of_step][equations.order]
+    rows, order = equations.rows, equations.order
+    group = by_parts(lambda part: data.groups[data.episode_of_step[order[part]]], len(order), order)
     gram = rows.moments(lambda block: Weights(np.ones((len(block), 1)))).sum(axis=(0, 1, 2))
     variance, directions = np.linalg.eigh(gram)
     kept = variance > SMALLEST * variance[-1]

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from statewise.base.column import like
 from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
 from statewise.data.horizon import nothing_follows, recorded_weight
@@ -50,9 +51,11 @@ def kind_of(dataset: Dataset, discount: float, stationary: bool = True) -> Kind:
 def chain_of(dataset: Dataset, discount: float, stationary: bool = True) -> Chain:
     """The chain of the states in a log."""
     kind, last = kind_of(dataset, discount, stationary), dataset.starts[1:] - 1
-    onward = np.full(len(dataset), float(discount))
+    onward = like(dataset.rewards, len(dataset))
+    onward += float(discount)
     if kind == "continuing":
-        usable = np.ones(len(dataset))
+        usable = like(dataset.rewards, len(dataset))
+        usable += 1.0
         usable[last] = dataset.has_final_observation
     else:
         usable = recorded_weight(dataset)

@@ -6,8 +6,9 @@ import inspect
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
+from statewise.base.column import by_parts
 from statewise.data.augment import seen_by_policy
 from statewise.data.choices import SUM_TOLERANCE
 from statewise.data.dataset import Dataset
@@ -24,8 +25,15 @@ def probabilities_of(policy: Any, dataset: Dataset) -> Float[np.ndarray, "steps 
     """
     _check_observations(policy, dataset)
     _check_actions(policy, dataset)
-    given = np.asarray(_ask(policy, dataset))
-    wanted = (len(dataset), dataset.action_count)
+    known = policy.on(dataset) if hasattr(policy, "on") else None
+    return by_parts(lambda part: _of_part(policy, known, dataset, part), len(dataset), dataset.observations)
+
+
+def _of_part(policy: Any, known: Any, dataset: Dataset, part: slice) -> Float[np.ndarray, "n actions"]:
+    """π(·|s) on some rows; `known` are those of all rows, of a policy that is asked for them at once."""
+    legal = None if dataset.legal is None else dataset.legal[part]
+    given = np.asarray(_ask(policy, seen_by_policy(dataset)[part], legal) if known is None else known[part])
+    wanted = (part.stop - part.start, dataset.action_count)
     if given.shape == wanted[:1] and given.dtype.kind in "biu":
         given = one_hot(given.astype(np.int64), dataset.action_count)
     if given.ndim == 2 and len(given) == wanted[0] and given.shape != wanted:
@@ -40,8 +48,8 @@ def probabilities_of(policy: Any, dataset: Dataset) -> Float[np.ndarray, "steps 
     _refuse(~(np.isfinite(given) & (given >= 0)).all(axis=1), given, "are negative or not finite")
     total = given.sum(axis=1)
     _refuse(np.abs(total - 1) > SUM_TOLERANCE, given, "do not sum to 1")
-    if dataset.legal is not None:
-        given = np.where(dataset.legal, given, 0.0)
+    if legal is not None:
+        given = np.where(legal, given, 0.0)
         total = given.sum(axis=1)
         _refuse(total <= 0, given, "all go to actions that are illegal there")
     return given / total[:, None]
@@ -54,14 +62,11 @@ def one_hot(actions: Int[np.ndarray, " n"], count: int) -> Float[np.ndarray, "n 
     return np.eye(count)[actions]
 
 
-def _ask(policy: Any, dataset: Dataset) -> Any:
-    if hasattr(policy, "on"):
-        return policy.on(dataset)
-    observations = seen_by_policy(dataset)
+def _ask(policy: Any, observations: Float[np.ndarray, "n seen"], legal: Bool[np.ndarray, "n actions"] | None) -> Any:
     if hasattr(policy, "probabilities"):
         function = policy.probabilities
-        if dataset.legal is not None and "legal" in inspect.signature(function).parameters:
-            return function(observations, dataset.legal)
+        if legal is not None and "legal" in inspect.signature(function).parameters:
+            return function(observations, legal)
         return function(observations)
     if callable(policy):
         return policy(observations)

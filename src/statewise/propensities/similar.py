@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from statewise.base.column import like
+
 FEWEST = 30  # rows in a group, where the log has as many
 SIZE = 3.0  # a group has about SIZE·√n rows: groups become both more and larger with the log
 LOOKED_AT = 1000  # rows of a group by which its halves are chosen
@@ -40,7 +42,7 @@ def similar_states(observations: Float[np.ndarray, "steps features"]) -> Groups:
     spread = observations[_some(np.arange(rows))].std(axis=0, dtype=np.float64)
     scale = np.where(spread > 0, spread, 1.0)
     size = max(FEWEST, SIZE * np.sqrt(rows))
-    of_row = np.zeros(rows, np.int64)
+    of_row = like(observations, rows, np.int64)
     bounds: list[dict[int, tuple[float, float]]] = []
     open_groups: list[tuple[np.ndarray, dict[int, tuple[float, float]]]] = [(np.arange(rows), {})]
     while open_groups:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from statewise.base.column import by_parts
 from statewise.data.dataset import Dataset
 from statewise.propensities.similar import Groups, similar_states
 
@@ -76,9 +77,10 @@ def untried(
     if (soft & (choices > 2)).any():
         rows = np.flatnonzero(soft)
         cells = _Cells(dataset, rows, group[rows])
-        missing = np.where(cells.untried[cells.of_row], probabilities[rows], 0.0).sum(axis=1)
+        chances = probabilities[rows]
+        missing = by_parts(lambda part: _sums(chances, cells.untried, cells.of_row, part), len(rows), chances)
         missing = np.where(choices[rows] > 2, missing, 0.0)  # of two, the other one is as likely as 1 − p says
-        absent_part, error = _confirmed(cells, missing, probabilities[rows], weight[rows])
+        absent_part, error = _confirmed(cells, missing, chances, weight[rows])
     share = certain_part + hardly_part + absent_part
     return Untried(_share(share), error, _share(certain_part), _share(hardly_part), _share(absent_part))
 
@@ -88,8 +90,10 @@ class _Cells:
 
     def __init__(self, dataset: Dataset, rows: Int[np.ndarray, " rows"], group: Int[np.ndarray, " rows"]):
         assert dataset.propensities is not None
-        _, self.of_row = np.unique(group, return_inverse=True)
-        groups, actions = int(self.of_row.max()) + 1, dataset.action_count
+        there = np.bincount(group) > 0
+        number = np.cumsum(there) - 1
+        self.of_row = by_parts(lambda part: number[group[part]], len(group), group)
+        groups, actions = int(there.sum()), dataset.action_count
         self.propensities, self.actions = dataset.propensities[rows], dataset.actions[rows].astype(np.int64)
         cell = self.of_row * actions + self.actions
 
@@ -133,8 +137,14 @@ def _confirmed(
     ratio = _taken(probabilities, cells.actions) / cells.propensities
     by_ratio = float(weight @ (1 - ratio))
     # a rare and heavy ρ may not have come yet: no less than what would be seen if all that is likely were tried
-    tried = np.where(cells.untried[cells.of_row], 0.0, probabilities)
-    expected = np.maximum((tried**2 / cells.likely()[cells.of_row]).sum(axis=1) - (1 - missing) ** 2, 0.0)
+    likely = cells.likely()
+
+    def spread(part: slice) -> Float[np.ndarray, " n"]:
+        group = cells.of_row[part]
+        tried = np.where(cells.untried[group], 0.0, probabilities[part])
+        return np.maximum((tried**2 / likely[group]).sum(axis=1) - (1 - missing[part]) ** 2, 0.0)
+
+    expected = by_parts(spread, len(probabilities), probabilities)
     seen = (ratio - (weight @ ratio) / total) ** 2
     error = float(np.sqrt(max(weight**2 @ expected, weight**2 @ seen)))
     # groups that lie across an edge hide a part of what is missing: once some is known to be, less must be proved
@@ -145,6 +155,13 @@ def _confirmed(
 
 def _taken(probabilities: Float[np.ndarray, "rows actions"], actions: Int[np.ndarray, " rows"]) -> np.ndarray:
     return np.take_along_axis(probabilities, actions[:, None].astype(np.int64), axis=1)[:, 0]
+
+
+def _sums(
+    chances: Float[np.ndarray, "rows actions"], of: np.ndarray, group: Int[np.ndarray, " rows"], part: slice
+) -> Float[np.ndarray, " n"]:
+    """Σ_a of the chances of the actions that are marked in each row's group, of some rows."""
+    return np.where(of[group[part]], chances[part], 0.0).sum(axis=1)
 
 
 def _share(value: float) -> float:

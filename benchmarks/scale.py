@@ -1,0 +1,154 @@
+"""How time and memory grow with a log: read, inspected, judged and learned from, in memory and in files.
+
+    python benchmarks/scale.py [--rows 100000 1000000] [--folder runs/scale] [--updates 500] [--page docs/scale.md]
+
+Every log is made on the spot: 8 observations, 4 actions, episodes of 20 decisions in the mean that end by themselves.
+Every measurement is a process of its own. `peak` is the greatest resident memory (getrusage), files that are mapped
+included; `own` is that without them, which the system cannot take back (sampled fifty times a second). The answers of
+both ways are compared. With --page, the table is written between the page's two markers. What was made is deleted.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+PER_FILE = 2_500_000
+MARKERS = "<!-- growth -->", "<!-- end of growth -->"
+MEASURE = """
+import json, resource, sys, threading, time
+import numpy as np
+import statewise as sw
+folder, scratch, way, task, updates = sys.argv[1:]
+own = [0]
+
+def watch():
+    while True:
+        line = next(line for line in open("/proc/self/status") if line.startswith("RssAnon"))
+        own[0] = max(own[0], int(line.split()[1]))
+        time.sleep(0.02)
+
+def policy(observations):
+    weights = np.exp(np.asarray(observations, np.float64)[:, :4])
+    return weights / weights.sum(axis=1, keepdims=True)
+
+def read():
+    if way == "files":
+        return sw.scan(folder, scratch=scratch)
+    import polars as pl
+    return sw.load(pl.read_parquet(folder + "/*.parquet"))
+
+def work(log):
+    if task == "read":
+        return [len(log)]
+    if task == "inspect":
+        from statewise.data.summary import summarise
+        from statewise.propensities.logged import logged_calibration
+        return [logged_calibration(log).error, summarise(log).returns.mean]
+    if task == "evaluate":
+        estimate = sw.evaluate(policy, log)
+        return [estimate.value, estimate.low, estimate.high]
+    result = sw.fit(log, "opposd", updates=int(updates))
+    return [float(np.abs(weights).sum()) for weights in result.policies[0].weights]
+
+threading.Thread(target=watch, daemon=True).start()
+started = time.perf_counter()
+log = read()
+if task != "read":
+    started = time.perf_counter()
+answer = work(log)
+seconds = time.perf_counter() - started
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"seconds": seconds, "peak": peak * 1024, "own": own[0] * 1024, "answer": answer}))
+"""
+
+
+def make(folder: Path, rows: int, seed: int = 0) -> None:
+    """Episodes whose state drifts, and whose behaviour looks at it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng, episodes = np.random.default_rng(seed), 0
+    for number, first in enumerate(range(0, rows, PER_FILE)):
+        count = min(PER_FILE, rows - first)
+        ends = rng.random(count) < 1 / 20
+        ends[-1] = True
+        begins = np.append(True, ends[:-1])
+        episode = np.cumsum(begins) - 1
+        states = rng.normal(size=(count, 8)).astype(np.float32)
+        states[1:] = np.where(begins[1:, None], states[1:], 0.6 * states[1:] + 0.6 * states[:-1])
+        chances = np.exp(0.5 * states[:, :4])
+        chances /= chances.sum(axis=1, keepdims=True)
+        action = (chances.cumsum(axis=1) < rng.random((count, 1))).sum(axis=1).clip(0, 3)
+        reward = states[:, 0] * (action == 0) + 0.3 * (action == 1) + 0.5 * rng.normal(size=count)
+        pl.DataFrame(
+            {
+                "episode": episode + episodes,
+                "step": np.arange(count) - np.flatnonzero(begins)[episode],
+                **{f"obs_{j}": states[:, j] for j in range(8)},
+                "action": action.astype(np.int32),
+                "reward": reward.astype(np.float64),
+                "propensity": chances[np.arange(count), action].astype(np.float64),
+                "terminated": ends,
+            }
+        ).write_parquet(folder / f"{number:05}.parquet", row_group_size=250_000)
+        episodes += int(episode[-1]) + 1
+
+
+def measured(folder: Path, scratch: Path, way: str, task: str, updates: int) -> dict:
+    arguments = [str(folder), str(scratch), way, task, str(updates)]
+    ended = subprocess.run([sys.executable, "-c", MEASURE, *arguments], stdout=subprocess.PIPE, text=True)
+    return json.loads(ended.stdout) if ended.returncode == 0 else {}
+
+
+def row(rows: int, task: str, ways: dict[str, dict]) -> str:
+    """One line of the table."""
+    cells = [f"{rows:,}", task]
+    for way in ("memory", "files"):
+        one = ways.get(way)
+        if not one:
+            cells += ["–"] * 3
+            continue
+        cells += [f"{one['seconds']:.1f}", f"{one['peak'] / 1e9:.2f}", f"{one['own'] / 1e9:.2f}"]
+    answers = [one["answer"] for one in ways.values() if one]
+    off = np.max(np.abs(np.subtract(*answers) / answers[0])) if len(answers) == 2 else None
+    cells.append("–" if off is None else "same" if off == 0 else f"{off:.0e}")
+    return "| " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--folder", type=Path, default=Path("runs/scale"))
+    parser.add_argument("--tasks", nargs="+", default=["read", "inspect", "evaluate", "fit"])
+    parser.add_argument("--ways", nargs="+", default=["memory", "files"])
+    parser.add_argument("--updates", type=int, default=500)
+    parser.add_argument("--page", type=Path)
+    given = parser.parse_args()
+    lines = [
+        "| rows | task | s | peak GB | own GB | s, in files | peak GB | own GB | answers differ by |",
+        "|---:|---|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    for rows in given.rows:
+        log, scratch = given.folder / str(rows), given.folder / "scratch"
+        try:
+            make(log, rows)
+            for task in given.tasks:
+                ways = {way: measured(log, scratch, way, task, given.updates) for way in given.ways}
+                lines.append(row(rows, task, ways))
+                print(lines[-1], flush=True)
+        finally:
+            shutil.rmtree(log, ignore_errors=True)
+            shutil.rmtree(scratch, ignore_errors=True)
+    if given.page is not None:
+        before, rest = given.page.read_text().split(MARKERS[0])
+        after = rest.split(MARKERS[1])[1]
+        table = "\n".join(lines)
+        given.page.write_text(f"{before}{MARKERS[0]}\n\n{table}\n\n{MARKERS[1]}{after}")
+
+
+if __name__ == "__main__":
+    main()
