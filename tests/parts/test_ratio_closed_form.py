@@ -20,7 +20,8 @@ from statewise.parts import ratio, ratio_closed_form
 from statewise.parts.chain import chain_of
 from statewise.parts.policy import action_ratio
 from statewise.parts.ratio import Ground
-from statewise.parts.ratio_closed_form import FOLDS, ClosedForm, Flow, draw_rows, make_basis, make_flow, turned
+from statewise.parts.ratio_closed_form import FOLDS, Flow, draw_rows, make_flow
+from statewise.parts.ratio_features import ClosedForm, make_basis, turned
 
 STATES, ACTIONS = 6, 2
 DISCOUNT = {"discounted": 0.9, "renewal": 1.0, "continuing": 1.0}

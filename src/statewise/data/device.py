@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -33,6 +34,7 @@ class Rows(eqx.Module):
     legal: Bool[Array, "*batch actions"] | None  # None: all actions are legal in all states
 
 
+ALIGNMENT = 64  # bytes
 SCALARS = ("action", "reward", "propensity", "onward", "usable", "live", "last", "terminated")
 
 
@@ -198,7 +200,7 @@ def row_table(dataset: Dataset, propensities: bool = True) -> RowTable:
     }
     features = dataset.observations.shape[1]
     width = 2 * features + len(SCALARS) + (dataset.action_count if dataset.legal is not None else 0)
-    table = np.empty((steps, width), dtype=np.float32)
+    table = _aligned(steps, width)
     table[:, :features] = dataset.observations
     table[:-1, features : 2 * features] = dataset.observations[1:]
     table[last, features : 2 * features] = after_last(dataset)
@@ -206,7 +208,14 @@ def row_table(dataset: Dataset, propensities: bool = True) -> RowTable:
         table[:, 2 * features + j] = scalars[name]
     if dataset.legal is not None:
         table[:, 2 * features + len(SCALARS) :] = dataset.legal
-    return RowTable(jnp.asarray(table), features, dataset.legal is not None, has_clock(dataset))
+    return RowTable(jax.device_put(table), features, dataset.legal is not None, has_clock(dataset))
+
+
+def _aligned(rows: int, width: int) -> Float[np.ndarray, "rows width"]:
+    """An empty table that begins where XLA wants it: on a CPU, `device_put` then takes it over without a copy."""
+    memory = np.empty(4 * rows * width + ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % ALIGNMENT
+    return memory[first : first + 4 * rows * width].view(np.float32).reshape(rows, width)
 
 
 def after_last(dataset: Dataset) -> Float[np.ndarray, "episodes features"]:

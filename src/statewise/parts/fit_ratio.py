@@ -81,7 +81,7 @@ def fit_ratio(
     steps: int = 5000,
     seed: int = 0,
 ) -> Ratio:
-    """Fits w(s) = d^π(s)/d^μ(s) to all rows of a log.
+    """Fits w(s) = d^π(s)/d^μ(s) to all rows of a log, or to 262,144 of a longer one.
 
     `policy` has `.probabilities(observations)`, or is a function of observations that returns probabilities
     [n, actions]. `discount` defaults to the log's own; with 1, w is the ratio of visits per episode where episodes
@@ -151,7 +151,8 @@ def _steps(time: Int[np.ndarray, " n"] | int | None, count: int, limit: int) -> 
 @eqx.filter_jit
 def _solve(settings: ClosedForm, flow: ratio_closed_form.Flow, rho: jax.Array) -> Solution:
     rows, weight = ratio_closed_form.draw_rows(flow, rho.shape[0] + flow.folds.size, jax.random.key(0))
-    return ratio_closed_form.solve(settings, flow, rows, weight, rho[rows])
+    of_log = rows if flow.sample is None else flow.sample.rows[rows]
+    return ratio_closed_form.solve(settings, flow, rows, weight, rho[of_log])
 
 
 @eqx.filter_jit
@@ -163,7 +164,10 @@ def _signed(ground: Ground, state: State, scaled: Dataset) -> Float[np.ndarray, 
     """w on the log's rows before negative values are set to 0."""
     if isinstance(state, Solution):
         assert ground.flow is not None
-        return np.asarray(ground.flow.phi[: len(scaled)] @ state.beta, np.float64)
+        if ground.flow.sample is None:
+            return np.asarray(ground.flow.phi[: len(scaled)] @ state.beta, np.float64)
+        assert ground.basis is not None
+        return ratio_closed_form.on_rows(ground.basis, ground.flow.sample, state, scaled)
     states = jnp.asarray(scaled.observations, jnp.float32)
     return np.asarray(ratio_network.state_ratio(ratio.network_of(state), states), np.float64)
 
