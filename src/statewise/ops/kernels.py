@@ -48,9 +48,19 @@ class FourierFeatures(eqx.Module):
     quick: bool = eqx.field(static=True, default=False)  # to within 5·10⁻⁷, which is all that single precision needs
 
     def __call__(self, inputs: Float[Array, "n inputs"]) -> Float[Array, "n features_and_one"]:
-        angles = inputs @ self.frequencies + jnp.broadcast_to(self.phases, (inputs.shape[0], self.phases.shape[0]))
-        waves = jnp.sqrt(2 / self.phases.shape[0]) * (cosine(angles) if self.quick else jnp.cos(angles))
+        waves = jnp.sqrt(2 / self.phases.shape[0]) * self._waves(inputs)
         return jnp.concatenate([jnp.ones((inputs.shape[0], 1)), waves], axis=1)
+
+    def times(
+        self, inputs: Float[Array, "n inputs"], weights: Float[Array, "features_and_one outputs"]
+    ) -> Float[Array, "n outputs"]:
+        """φ(x) · weights, without φ itself."""
+        scaled = jnp.sqrt(2 / self.phases.shape[0]) * weights[1:]
+        return self._waves(inputs) @ scaled + jnp.broadcast_to(weights[0], (inputs.shape[0], weights.shape[1]))
+
+    def _waves(self, inputs: Float[Array, "n inputs"]) -> Float[Array, "n features"]:
+        angles = inputs @ self.frequencies + jnp.broadcast_to(self.phases, (inputs.shape[0], self.phases.shape[0]))
+        return cosine(angles) if self.quick else jnp.cos(angles)
 
 
 def fourier_features(

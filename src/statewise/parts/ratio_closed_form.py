@@ -56,7 +56,7 @@ class Flow(eqx.Module):
     """What the equations need from the log, whatever the policy."""
 
     phi: Float[Array, "states rank"]  # φ of every decision's state, then of the states in which episodes ended;
-    # of a sample, then of where each of its rows leads, or restarts
+    # of a sample, then of where each of its rows leads, or restarts (with a clock, less φ of where it is)
     following: Int[Array, " steps"]  # which of them each row leads to …
     onward: Float[Array, " steps"]  # … with probability γc; otherwise the episode restarts
     weight: Float[Array, " steps"]  # γᵗ; 0 where the next state is unknown
@@ -136,7 +136,7 @@ def _in_part(
     fresh = _features(basis, dataset, dataset.observations[first], np.zeros(len(first), np.int64))
     onward = jnp.asarray(chain.onward[rows], jnp.float32)[:, None]
     arrived = onward * there + (1 - onward) * fresh.mean(axis=0)[None, :]
-    phi = jnp.concatenate([here[order], arrived[order]])
+    phi = jnp.concatenate([here[order], (arrived - here if chain.timed else arrived)[order]])
     following = len(rows) + np.arange(len(rows))
     flow = _flow(basis, chain, phi, fresh, following, fold[episode[order]], rows[order])
     shares = None
@@ -185,7 +185,7 @@ def remembering(flow: Flow) -> Flow:
     """With imbalances weighted by how long the behaviour's chain of states and times remembers them."""
     rows, weight = draw_rows(flow, flow.folds.size, jax.random.key(0))
     here, arrived = _moves(flow, rows)
-    own = np.asarray(_moment(arrived - here, weight, here).mean(axis=0), np.float64)
+    own = np.asarray(_moment(_change(flow, here, arrived), weight, here).mean(axis=0), np.float64)
     variance, directions = np.linalg.eigh(own @ own.T)
     memory = directions / np.sqrt(np.maximum(variance, 0.0) + FORGETTING**2) @ directions.T
     return replace(flow, memory=jnp.asarray(memory, flow.phi.dtype))
@@ -221,7 +221,7 @@ def solve(
     here, arrived = _moves(flow, rows)
     mean = jnp.einsum("fn,fnr->fr", weight, here)
     if flow.memory is not None:
-        imbalance = flow.memory @ _moment(arrived - here, weight * ratio, here)
+        imbalance = flow.memory @ _moment(_change(flow, here, arrived), weight * ratio, here)
     elif flow.continuing:  # balanced where rows lead: a truncated trajectory need not end where it began
         imbalance = _moment(arrived, weight * ratio, here) - _moment(arrived, weight, arrived)
     else:
@@ -262,6 +262,13 @@ def _moves(
         return here, there
     onward = flow.onward[rows][..., None]
     return here, onward * there + (1 - onward) * flow.fresh[None, None, :]
+
+
+def _change(
+    flow: Flow, here: Float[Array, "folds rows rank"], arrived: Float[Array, "folds rows rank"]
+) -> Float[Array, "folds rows rank"]:
+    """By how much φ changes with the move, where w has a clock; of a sample it was computed before."""
+    return arrived - here if flow.sample is None else arrived
 
 
 def _moment(

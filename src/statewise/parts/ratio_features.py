@@ -6,7 +6,7 @@ piecewise-linear functions of time (`ops.clock`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Sized
 from dataclasses import dataclass
 from functools import reduce
 
@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from statewise.ops.blocks import blocks
 from statewise.ops.clock import hats, joint_moment, knots, smoothness
-from statewise.ops.kernels import fourier_features
+from statewise.ops.kernels import FourierFeatures, fourier_features
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ClosedForm:
 class Basis(eqx.Module):
     """x ↦ φ(x), features with E_μ[φφᵀ] = I on the log they were made for, and their weights as test functions."""
 
-    features: Callable[[Array], Array] | None  # Fourier features, or others; None: the observations themselves
+    features: FourierFeatures | None  # None: the observations themselves
     turn: Float[Array, "raw rank"]
     importance: Float[Array, " tests"]
     knots: Int[Array, " knots"] | None = None  # of φ(s, t); None: of φ(s)
@@ -61,16 +61,17 @@ class Basis(eqx.Module):
         shares: Float[Array, "*n knots"] | None = None,
     ) -> Float[Array, "*n"]:
         """βᵀφ, without φ itself; with a clock, `shares` are the values of the hats."""
-        values = _evaluated(self.features, states.reshape(-1, states.shape[-1]))
+        flat = states.reshape(-1, states.shape[-1])
+        by_knot = self.turn @ (beta[:, None] if self.timed is None else (self.timed @ beta).T)
+        values = flat @ by_knot if self.features is None else self.features.times(flat, by_knot)
         if self.timed is None:
-            return (values @ (self.turn @ beta)).reshape(states.shape[:-1])
+            return values.reshape(states.shape[:-1])
         assert shares is not None
-        by_knot = values @ (self.turn @ (self.timed @ beta).T)
-        return jnp.sum(by_knot.reshape(shares.shape) * shares, axis=-1)
+        return jnp.sum(values.reshape(shares.shape) * shares, axis=-1)
 
 
 @eqx.filter_jit
-def _evaluated(features: Callable[[Array], Array] | None, states: Float[Array, "n inputs"]) -> Float[Array, "n raw"]:
+def _evaluated(features: FourierFeatures | None, states: Float[Array, "n inputs"]) -> Float[Array, "n raw"]:
     return states if features is None else features(states)
 
 
@@ -111,7 +112,7 @@ def make_basis(
 class Evaluated:
     """Features of states, as an array of which only the rows that are asked for exist."""
 
-    features: Callable[[Array], Array]
+    features: FourierFeatures
     states: Float[np.ndarray, "n inputs"]
 
     def __len__(self) -> int:
@@ -123,7 +124,7 @@ class Evaluated:
 
 def turned(
     settings: ClosedForm,
-    features: Callable[[Array], Array] | None,
+    features: FourierFeatures | None,
     values: Float[np.ndarray, "n raw"] | Evaluated,
     weight: Float[np.ndarray, " n"] | None = None,
 ) -> Basis:
@@ -134,7 +135,7 @@ def turned(
 
 def turned_together(
     settings: ClosedForm,
-    features: Callable[[Array], Array] | None,
+    features: FourierFeatures | None,
     values: Float[np.ndarray, "n raw"] | Evaluated,
     weight: Float[np.ndarray, " n"] | None,
     times: Int[np.ndarray, " n"],
