@@ -22,6 +22,13 @@ tell from what does not change, so that two things are different there. ρ, whos
 before ψ(s): the noise is then that of changes from one step to the next. And ‖Mβ‖² becomes Mβ · (BBᵀ + ε²I)⁻¹Mβ, with B
 the M of the behaviour itself: an imbalance counts by how long the chain remembers it, up to about 1/ε steps.
 
+`fit_ratio` adds tests of state *and* action, which obey a chain of both: with κ(s) = Σ_a π(a|s) c(a) for contrasts c of
+actions, κφ takes the place of ψ, and ρ stands on both sides,
+
+    E_μ[w ρ (γc κ(s')φ(s') + (1 − γc) mean(κφ)₀ − κ(s)φ(s))] = 0.
+
+w then has more equations to meet, and noise in one set of them is not fitted.
+
 A log of more than `MOST_ROWS` rows is represented by so many of them, drawn once and at random: what is solved in each
 update is the same, and features of more rows would add memory, and hardly any precision, to what is solved for.
 
@@ -77,6 +84,14 @@ class Sample(eqx.Module):
     shares: Float[Array, "times knots"] | None  # … and the hats at every step
     inputs: int = eqx.field(static=True)  # how many columns of a row's state the features are of
     table: RowTable | None = None  # the rows themselves: in order, they are read much faster than from a long log
+
+
+class Actions(eqx.Module):
+    """What tests of state and action need of a policy: κ(s) = Σ_a π(a|s) c(a) for contrasts c of actions."""
+
+    here: Float[Array, "steps contrasts"]  # in every state of the log …
+    there: Float[Array, "steps contrasts"]  # … and in the one it leads to, where the episode goes on
+    fresh: Float[Array, "contrasts rank"]  # the mean of κφ over first states
 
 
 class Solution(eqx.Module):
@@ -216,10 +231,13 @@ def solve(
     rows: Int[Array, "folds rows"],
     weight: Float[Array, "folds rows"],
     ratio: Float[Array, "folds rows"],
+    actions: Actions | None = None,
 ) -> Solution:
-    """β for the policy with these values of ρ (`ratio`) on those rows."""
+    """β for the policy with these values of ρ (`ratio`) on those rows; with `actions`, by their tests too."""
     here, arrived = _moves(flow, rows)
     mean = jnp.einsum("fn,fnr->fr", weight, here)
+    if actions is not None and not flow.continuing:  # where π would be needed in states after the last rows
+        return choose(settings, _of_pairs(flow, rows, weight * ratio, actions), mean)
     if flow.memory is not None:
         imbalance = flow.memory @ _moment(_change(flow, here, arrived), weight * ratio, here)
     elif flow.continuing:  # balanced where rows lead: a truncated trajectory need not end where it began
@@ -228,6 +246,26 @@ def solve(
         imbalance = _moment(ratio[..., None] * arrived - here, weight, here)
     imbalance = imbalance * flow.importance[None, :, None]
     return choose(settings, imbalance, mean)
+
+
+def _of_pairs(
+    flow: Flow, rows: Int[Array, "folds rows"], carried: Float[Array, "folds rows"], actions: Actions
+) -> Float[Array, "folds tests rank"]:
+    """Σ ωρ (x'ₖ − κφ) φᵀ for κ = 1 and each contrast, one below another, with x'ₖ of κφ."""
+    here, arrived = _moves(flow, rows)
+    if flow.sample is not None and flow.memory is not None:
+        arrived = arrived + here
+    ends = 1 - flow.onward[rows][..., None]
+    moved, right = arrived - ends * flow.fresh[None, None, :], carried[..., None] * here
+    sets = [jnp.einsum("fnr,fns->frs", arrived - here, right)]
+    of_log = rows if flow.sample is None else flow.sample.rows[rows]
+    for j, fresh in enumerate(actions.fresh):
+        now, then = actions.here[of_log, j][..., None], actions.there[of_log, j][..., None]
+        change = then * moved + ends * fresh[None, None, :] - now * here
+        sets.append(jnp.einsum("fnr,fns->frs", change, right))
+    if flow.memory is not None:
+        sets = [flow.memory @ one for one in sets]
+    return jnp.concatenate([one * flow.importance[None, :, None] for one in sets], axis=1)
 
 
 @eqx.filter_jit
@@ -285,7 +323,9 @@ def choose(
     losses = jax.vmap(lambda choice: held_out_loss(imbalance, mean, choice))(choices)
     best = jnp.argmin(losses)
     beta = constrained(imbalance.mean(axis=0), mean.mean(axis=0), choices[best])
-    return Solution(beta, choices[best], losses[best])
+    rank = mean.shape[1]  # the tests of states alone are the first
+    residual = losses[best] if imbalance.shape[1] == rank else held_out_loss(imbalance, mean, choices[best], rank)
+    return Solution(beta, choices[best], residual)
 
 
 def constrained(
