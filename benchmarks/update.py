@@ -174,10 +174,7 @@ def seed_of(state: Any, seed: int) -> Any:
 
 
 def beside_torch(dataset: Dataset, repeats: int) -> dict[str, Any]:
-    """One seed, and eight: on separate cores in statewise, one after another in PyTorch, whose threads use all cores.
-
-    Milliseconds per update and seed.
-    """
+    """One seed, and eight: mapped in statewise, one after another in PyTorch. Milliseconds per update and seed."""
     data = prepare(NETWORK, dataset)[0]
     log, cores = torch_log(data), os.cpu_count() or 1
     results: dict[str, Any] = {}

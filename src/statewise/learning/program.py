@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -13,7 +12,6 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from statewise.algorithms import Settings, algorithm_of
-from statewise.learning.runs import threads
 from statewise.ops.keys import key_for
 from statewise.parts.metrics import Metrics
 
@@ -41,9 +39,7 @@ class Program(Protocol):
 
 def program(config: Settings, data: Any, keys: Key[Array, " runs"], apart: bool = False) -> Program:
     """The algorithm with these settings; `apart`: every run has its own log, stacked in the leaves of `data`."""
-    if not algorithm_of(config).compiled:
-        return Stepwise(config, data, keys, apart)
-    return Compiled(config, data, keys, apart, {})
+    return Compiled(config, data, keys, apart) if algorithm_of(config).compiled else Stepwise(config, data, keys, apart)
 
 
 class Stretch(NamedTuple):
@@ -64,19 +60,15 @@ def stretches(running: Program, states: Any, done: int, updates: int, every: int
 
 
 class Compiled(NamedTuple):
-    """One XLA program for a stretch of updates: of all runs, or on a CPU of each, one per core."""
+    """One XLA program for a stretch of all runs, scanned over updates."""
 
     config: Settings
     data: Any
     keys: Key[Array, " runs"]
     apart: bool
-    programs: dict[Any, Callable[..., Any]]  # of single runs, by the number of updates
 
     def begin(self) -> Any:
-        if not self._one_per_core():
-            return _begin(self.config, self.data, self.keys, self.apart)
-        arguments = [(self.config, self.data, key, False) for key in self._by_run(self.keys)]
-        return _joined(self._side_by_side("begin", _begin, arguments))
+        return _begin(self.config, self.data, self.keys, self.apart)
 
     def restored(self, leaves: list[np.ndarray]) -> Any:
         like = eqx.filter_eval_shape(_begin, self.config, self.data, self.keys, self.apart)
@@ -85,28 +77,8 @@ class Compiled(NamedTuple):
         return jax.tree.unflatten(jax.tree.structure(like), [jnp.asarray(leaf) for leaf in leaves])
 
     def advance(self, states: Any, done: int, count: int) -> tuple[Any, Metrics]:
-        if not self._one_per_core():
-            states, metrics = _advance(self.config, self.data, states, self.keys, jnp.asarray(done), count, self.apart)
-            return states, jax.device_get(metrics)
-        each = zip(self._by_run(states), self._by_run(self.keys), strict=True)
-        arguments = [(self.config, self.data, state, key, jnp.asarray(done), count, False) for state, key in each]
-        states, metrics = _joined(self._side_by_side(count, _advance, arguments))
+        states, metrics = _advance(self.config, self.data, states, self.keys, jnp.asarray(done), count, self.apart)
         return states, jax.device_get(metrics)
-
-    def _one_per_core(self) -> bool:
-        """Whether runs go side by side: one has too little to do at a time to keep several cores busy."""
-        return jax.default_backend() == "cpu" and len(self.keys) > 1 and not self.apart and threads() > 1
-
-    def _by_run(self, tree: Any) -> list[Any]:
-        return [jax.tree.map(lambda leaf, run=run: leaf[run : run + 1], tree) for run in range(len(self.keys))]
-
-    def _side_by_side(self, name: Any, function: Any, arguments: list[tuple[Any, ...]]) -> list[Any]:
-        """The function's results for each run; it is compiled once, for a single one."""
-        if name not in self.programs:
-            self.programs[name] = function.lower(*arguments[0]).compile()
-        call = self.programs[name]
-        with ThreadPoolExecutor(threads()) as pool:
-            return list(pool.map(lambda own: jax.block_until_ready(call(*own)), arguments))
 
     def policies(self, states: Any, views: Sequence[Any]) -> list[Any]:
         policy = algorithm_of(self.config).policy
@@ -150,10 +122,6 @@ class Stepwise(NamedTuple):
 
     def _data(self, run: int) -> Any:
         return self.data[run] if self.apart else self.data
-
-
-def _joined(runs: list[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *runs)
 
 
 def _update_key(key: Key[Array, ""], number: Array | int) -> Key[Array, ""]:
