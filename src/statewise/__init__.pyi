@@ -56,8 +56,8 @@ from statewise.parts.critic import Critic as Critic
 from statewise.parts.emphasis import Emphasis as Emphasis
 from statewise.parts.fit_ratio import fit_ratio as fit_ratio
 from statewise.parts.q_network import QNetwork as QNetwork
-from statewise.parts.ratio_closed_form import ClosedForm as ClosedForm
 from statewise.parts.ratio_cop_td import COPTD as COPTD
+from statewise.parts.ratio_features import ClosedForm as ClosedForm
 from statewise.parts.ratio_network import RatioNetwork as RatioNetwork
 from statewise.parts.temperature import Temperature as Temperature
 from statewise.policies.external import as_target as as_target

@@ -168,10 +168,10 @@ def test_the_papers_presets_have_no_clock(name):
 def test_a_study_stacks_logs_with_a_clock_apart_from_those_without(data):
     endless = replace(data, ends=Horizon("continuing"))
     kinds = {name: [stack_of(prepared(SMALL[name], log)[0]) for log in (data, endless)] for name in SMALL}
-    plain = (False, False, False)
-    assert kinds["opposd"] == [(False, True, False), plain]
-    assert kinds["opposd, critic"] == [(True, True, False), plain]
-    assert kinds["network"] == [(True, False, False), plain]
+    plain = (False, False, False, False)
+    assert kinds["opposd"] == [(False, True, False, False), plain]
+    assert kinds["opposd, critic"] == [(True, True, False, False), plain]
+    assert kinds["network"] == [(True, False, False, False), plain]
     stack = stacked(
         [prepared(SMALL["opposd"], data.take(order))[0] for order in (np.arange(60), np.arange(59, -1, -1))]
     )

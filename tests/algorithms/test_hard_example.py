@@ -18,7 +18,8 @@ from statewise.parts.critic import Batch, Critic
 from statewise.parts.learned import start
 from statewise.parts.policy import action_ratio
 from statewise.parts.ratio import Ground
-from statewise.parts.ratio_closed_form import ClosedForm, make_flow, turned
+from statewise.parts.ratio_closed_form import make_flow
+from statewise.parts.ratio_features import ClosedForm, turned
 
 EPISODES, DECISIONS = 100_000, 3  # each episode makes three decisions
 RATIO = ClosedForm(regularisation=(1e-6,), rows=10**9)

@@ -16,7 +16,8 @@ from statewise.ope.intervals import bernstein, bootstrap
 from statewise.ope.linear_critic import cross_fitted
 from statewise.ope.prepared import Case
 from statewise.ope.quotient import Quotient, standard_error
-from statewise.ope.solution import contrasts_of, solve
+from statewise.ope.solution import solve
+from statewise.ops.contrasts import contrasts_of
 
 DISCOUNT = 0.9
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 
-from statewise.ops.kernels import fourier_features, median_distance, rbf
+from statewise.ops.kernels import cosine, fourier_features, median_distance, rbf
 
 
 def test_rbf_is_the_double_loop():
@@ -61,3 +61,12 @@ def test_fourier_features_give_one_plus_the_kernel_up_to_chance(size):
         squares.append(np.mean((products - 1 - kernel) ** 2))
     expected = np.mean(1 + kernel**4 / 2 - kernel**2) / size
     assert np.mean(squares) == pytest.approx(expected, rel=0.35)
+
+
+def test_the_quick_cosine_is_the_cosine_to_single_precision():
+    angles = np.linspace(-60, 60, 100_001)
+    got = np.asarray(cosine(jnp.asarray(angles, jnp.float32)), np.float64)
+    rounding = 60 * 2.0**-24  # of the angles themselves
+    assert np.abs(got - np.cos(angles)).max() < 1e-6 + 2 * rounding
+    exact = np.float32([0.0, np.pi / 2, np.pi, 2 * np.pi])
+    np.testing.assert_allclose(cosine(jnp.asarray(exact)), [1, 0, -1, 1], atol=1e-6)

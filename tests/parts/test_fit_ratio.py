@@ -12,7 +12,8 @@ from statewise.data.horizon import Horizon
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.parts import ratio_closed_form
-from statewise.parts.ratio_closed_form import FOLDS, ClosedForm, Flow, draw_rows, remembering, turned_together
+from statewise.parts.ratio_closed_form import FOLDS, Flow, draw_rows, remembering
+from statewise.parts.ratio_features import ClosedForm, turned_together
 
 STATES, ACTIONS = 5, 2
 EXACT = ClosedForm(regularisation=(1e-11,), rows=10**9)

@@ -15,12 +15,14 @@ from statewise.data.augment import smooth
 from statewise.data.device import Rows, device_log
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP, softmax, with_absorbing
+from statewise.ops.contrasts import contrasts_of
 from statewise.ops.networks import Network
 from statewise.parts import ratio, ratio_closed_form
 from statewise.parts.chain import chain_of
 from statewise.parts.policy import action_ratio
 from statewise.parts.ratio import Ground
-from statewise.parts.ratio_closed_form import FOLDS, ClosedForm, Flow, draw_rows, make_basis, make_flow, turned
+from statewise.parts.ratio_closed_form import FOLDS, Actions, Flow, draw_rows, make_flow
+from statewise.parts.ratio_features import ClosedForm, make_basis, turned
 
 STATES, ACTIONS = 6, 2
 DISCOUNT = {"discounted": 0.9, "renewal": 1.0, "continuing": 1.0}
@@ -97,6 +99,29 @@ def test_population_gives_the_exact_ratio(chain, seed):
     assert np.ptp(exact) > 0.5
     np.testing.assert_allclose(w, exact, rtol=1e-4)
     assert abs(residual) < 1e-9
+
+
+@pytest.mark.parametrize("seed", [17, 25, 37])
+@pytest.mark.parametrize("chain", ["discounted", "renewal"])
+def test_tests_of_state_and_action_hold_for_the_exact_ratio_and_for_no_other(chain, seed):
+    """By themselves too, without those of states: κφ takes the place of φ for any function κ of the state."""
+    mdp, behaviour, policy = problem(seed, TERMINATION[chain])
+    flow, rows, phi = population(mdp, behaviour, chain)
+    exact = mdp.ratio(policy, behaviour, DISCOUNT[chain])
+    kappa = policy @ contrasts_of(ACTIONS)
+    state, following = (np.asarray(one).argmax(axis=1) for one in (rows.state, rows.next_state))
+    fresh = jnp.asarray((mdp.initial[:, None] * kappa).T, jnp.float32) @ phi
+    actions = Actions(jnp.asarray(kappa[state], jnp.float32), jnp.asarray(kappa[following], jnp.float32), fresh)
+    where, weight = draw_rows(flow, NEARLY_FREE.rows, jax.random.key(0))
+    rho = action_ratio(linear(np.log(policy)), rows)[where]
+    solution = ratio_closed_form.solve(NEARLY_FREE, flow, where, weight, rho, actions)
+    np.testing.assert_allclose(phi @ solution.beta, exact, rtol=1e-4)
+    pairs = ratio_closed_form._of_pairs(flow, where, weight * rho, actions)[0]
+    assert pairs.shape == (2 * len(flow.fresh), len(flow.fresh))
+    beta = np.linalg.lstsq(np.asarray(phi), exact, rcond=None)[0]
+    np.testing.assert_allclose(pairs @ beta, 0, atol=1e-5)
+    wrong = np.linalg.lstsq(np.asarray(phi), np.ones(STATES), rcond=None)[0]
+    assert np.abs(np.asarray(pairs)[len(flow.fresh) :] @ wrong).max() > 1e-3
 
 
 @pytest.mark.parametrize("chain", ["discounted", "continuing"])

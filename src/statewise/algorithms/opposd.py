@@ -85,7 +85,7 @@ def prepare(config: OPPOSD, dataset: Dataset, key: Key[Array, ""]) -> tuple[Prep
     onward, known = critic.value_discount(config.critic, dataset, discount), critic.known_states(config.critic, dataset)
     log = device_log(dataset, discount, scale, onward, known=known)
     discounted = discount < 1 and config.variant == "full"
-    return Prepared(log, ground, chain.kind, discounted), view
+    return Prepared(log, ratio.beside(ground, log.rows), chain.kind, discounted), view
 
 
 def init(config: OPPOSD, data: Prepared, key: Key[Array, ""]) -> State:

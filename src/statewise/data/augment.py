@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from statewise.data.dataset import Dataset
+from statewise.ops.blocks import BLOCK, blocks
 
 ABSORBED = "absorbed"  # the observation column that is 1 in the absorbing state and 0 elsewhere
 APART = 4.0  # the distance of the absorbing state from all others, in typical distances between states
@@ -32,24 +33,46 @@ class Scaler:
     @classmethod
     def of(cls, dataset: Dataset) -> Scaler:
         observed = dataset.observations if dataset.live is None else dataset.observations[dataset.live]
-        std = observed.std(axis=0, dtype=np.float64)
+        mean, std = _mean_and_deviation(observed)
         # a constant column would be divided by zero, or by its rounding error
         constant = observed.min(axis=0) == observed.max(axis=0)
         std = np.where(constant, 1.0, std)
         if dataset.observation_names[-1] == ABSORBED:
             std[-1] = 1 / (APART * np.sqrt(2 * max(1, len(std) - 1)))  # scaled states are √(2·features) apart
-        return cls(observed.mean(axis=0, dtype=np.float64), std)
+        return cls(mean, std)
 
     def __call__(self, observations: Float[np.ndarray, "... features"]) -> Float[np.ndarray, "... features"]:
         return (observations - self.mean) / self.std
 
     def scale(self, dataset: Dataset) -> Dataset:
-        """The log with scaled observations."""
+        """The log with scaled observations; those of more than one block of rows in single precision."""
         return replace(
             dataset,
-            observations=self(dataset.observations),
-            final_observations=self(dataset.final_observations),
+            observations=self._in_blocks(dataset.observations),
+            final_observations=self._in_blocks(dataset.final_observations),
         )
+
+    def _in_blocks(self, observations: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n features"]:
+        if len(observations) <= BLOCK:
+            return self(observations)
+        scaled = np.empty(observations.shape, np.float32)
+        for rows in blocks(len(observations)):
+            scaled[rows] = self(observations[rows])
+        return scaled
+
+
+def _mean_and_deviation(
+    observed: Float[np.ndarray, "n features"],
+) -> tuple[Float[np.ndarray, " features"], Float[np.ndarray, " features"]]:
+    """Of each column, block by block: NumPy's own deviation makes a copy of all rows in double precision."""
+    if len(observed) <= BLOCK:
+        return observed.mean(axis=0, dtype=np.float64), observed.std(axis=0, dtype=np.float64)
+    mean, squares = np.zeros(observed.shape[1]), np.zeros(observed.shape[1])
+    for rows in blocks(len(observed)):
+        mean += observed[rows].sum(axis=0, dtype=np.float64) / len(observed)
+    for rows in blocks(len(observed)):
+        squares += np.square(observed[rows] - mean).sum(axis=0)
+    return mean, np.sqrt(squares / len(observed))
 
 
 class Smoothed(NamedTuple):

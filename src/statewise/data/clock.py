@@ -38,7 +38,9 @@ def with_clock(dataset: Dataset, limit: int, ends: bool = True) -> Dataset:
     dataset = up_to(dataset, limit)
 
     def widened(values: np.ndarray, time: np.ndarray) -> np.ndarray:
-        return np.column_stack([values, clock(time, limit)]).astype(values.dtype)
+        wider = np.empty((len(values), values.shape[1] + 1), values.dtype)
+        wider[:, :-1], wider[:, -1] = values, clock(time, limit)
+        return wider
 
     if not has_clock(dataset):
         dataset = replace(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from statewise.base.column import like, parts_of
+from statewise.base.column import Column, like, parts_of
 from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
 from statewise.data.sampling import RowSampler, random_below, row_sampler
@@ -35,6 +35,7 @@ class Rows(eqx.Module):
     legal: Bool[Array, "*batch actions"] | None  # None: all actions are legal in all states
 
 
+ALIGNMENT = 64  # bytes
 SCALARS = ("action", "reward", "propensity", "onward", "usable", "live", "last", "terminated")
 
 
@@ -200,7 +201,8 @@ def row_table(dataset: Dataset, propensities: bool = True) -> RowTable:
     }
     features = dataset.observations.shape[1]
     width = 2 * features + len(SCALARS) + (dataset.action_count if dataset.legal is not None else 0)
-    table = like(dataset.rewards, (steps, width), np.float32)
+    in_files = isinstance(dataset.rewards, Column)
+    table = like(dataset.rewards, (steps, width), np.float32) if in_files else _aligned(steps, width)
     for part in parts_of(steps):
         rows, until = table[part], min(part.stop, steps - 1) - part.start
         rows[:, :features] = dataset.observations[part]
@@ -212,6 +214,13 @@ def row_table(dataset: Dataset, propensities: bool = True) -> RowTable:
     table[last, features : 2 * features] = after_last(dataset)
     # on a CPU this is no copy: what is drawn from a log in files is read from the disk
     return RowTable(jax.device_put(table), features, dataset.legal is not None, has_clock(dataset))
+
+
+def _aligned(rows: int, width: int) -> Float[np.ndarray, "rows width"]:
+    """An empty table that begins where XLA wants it: on a CPU, `device_put` then takes it over without a copy."""
+    memory = np.empty(4 * rows * width + ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % ALIGNMENT
+    return memory[first : first + 4 * rows * width].view(np.float32).reshape(rows, width)
 
 
 def after_last(dataset: Dataset) -> Float[np.ndarray, "episodes features"]:

@@ -47,14 +47,16 @@ def stacked(prepared: Sequence[Any]) -> Any:
 
 
 def stack_of(prepared: Any) -> tuple[bool, ...]:
-    """Whether rows have a clock, whether the state ratio has, and whether all actions are valued in closed form.
+    """Whether rows have a clock, whether the state ratio has, and whether all actions are valued in closed form; and
+    whether the ratio is that of a sample.
 
     Logs of which all that holds alike can be stacked.
     """
     log = getattr(prepared, "log", prepared)
     rows, known = getattr(log, "rows", None), getattr(log, "known", None)
     flow = getattr(getattr(prepared, "ground", None), "flow", None)
-    return rows is not None and rows.timed, flow is not None and flow.memory is not None, known is not None
+    clocks = rows is not None and rows.timed, flow is not None and flow.memory is not None
+    return *clocks, known is not None, flow is not None and flow.sample is not None
 
 
 def part_of(stack: Any, which: Sequence[int]) -> Any:
@@ -115,6 +117,10 @@ def _ground(ground: Ground, steps: int, rows: int, fold: int) -> Ground:
         return replace(ground, moves=longer)
     if flow is None:
         return ground
+    if flow.sample is not None:  # as many rows of every log
+        time = None if flow.sample.time is None else _padded(flow.sample.time, rows)
+        longer = replace(flow, folds=_padded(flow.folds, fold, axis=1), sample=replace(flow.sample, time=time))
+        return replace(ground, flow=longer)
     # the states in which episodes ended come after those of the decisions
     phi = jnp.concatenate([_padded(flow.phi[:steps], rows), flow.phi[steps:]])
     following = jnp.where(flow.following >= steps, flow.following + rows - steps, flow.following)

@@ -26,7 +26,7 @@ from statewise.ope.rows import Rows
 from statewise.ops.clock import knots
 from statewise.ops.kernels import FourierFeatures, fourier_features, median_distance
 from statewise.ops.keys import key_for
-from statewise.parts import ratio_closed_form
+from statewise.parts import ratio_features
 from statewise.parts.chain import Chain
 from statewise.parts.ratio_closed_form import ClosedForm
 
@@ -122,7 +122,7 @@ def make_features(
     waves = Waves.of(fourier_features(key_for(jax.random.key(seed), "features"), columns, settings.features, bandwidth))
     weight = chain.weight[sample]
     drawn = waves(states[sample]).astype(np.float64)
-    basis = ratio_closed_form.turned(settings, None, drawn, weight if weight.any() else None)
+    basis = ratio_features.turned(settings, None, drawn, weight if weight.any() else None)
     turn = np.asarray(basis.turn)
     turn = turn[:, np.abs(turn).max(axis=0) > 0]  # without the directions that were dropped
     phi = _of(waves, turn, states, order.rows)

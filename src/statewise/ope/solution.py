@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from jaxtyping import Float
@@ -27,10 +26,10 @@ from statewise.ope.equations import Equations
 from statewise.ope.order import Block
 from statewise.ope.quotient import USUAL
 from statewise.ope.rows import Weights
+from statewise.ops.contrasts import contrasts_of
 from statewise.parts.ratio_closed_form import FOLDS
 
 UNDER = 10  # times less is λ than what is best for w itself
-CONTRASTS = 3  # of actions at most, beside the constant; as many as there are for four actions
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,18 +181,6 @@ def _unchanged(
         noise=0.0,
         signed=np.ones(rows),
     )
-
-
-@cache
-def contrasts_of(actions: int) -> Float[np.ndarray, "actions contrasts"]:
-    """Functions of the action that sum to 0, orthogonal and of mean square 1; with many actions a few at random.
-
-    All of them together are the same tests whatever their directions.
-    """
-    columns = min(actions, 1 + CONTRASTS)
-    drawn = np.random.default_rng(0).normal(size=(actions, columns))
-    drawn[:, 0] = 1.0
-    return np.sqrt(actions) * np.linalg.qr(drawn)[0][:, 1:]
 
 
 def pull(

@@ -26,6 +26,7 @@ from statewise.parts.tracked import Tracked, descend_tracked
 
 SHORTEST_VIEW = 50  # the least number of steps that a value looks ahead
 TERMINAL_PART = 10  # a batch has one terminal state for every so many rows
+AHEAD = 100_000  # up to so many rows are gathered before the loop, where that is faster
 
 
 @dataclass(frozen=True)
@@ -99,16 +100,18 @@ def draw(
 ) -> Batch:
     """`times` batches of about `count` rows in one draw; without a `policy`, the behaviour's own: ρ = 1."""
     if settings.trace == 0:
-        rows = log.draw(key, times * count, discounted)
-        weight = rows.usable
-    else:
-        episodes = max(1, round(count / log.mean_length))
-        rows, valid = log.draw_episodes(key, times * episodes)
-        weight = rows.usable * valid
-        if discounted:
-            weight = weight * log.discount ** jnp.arange(log.horizon)[None, :]
+        return _batch(settings, policy, log.draw(key, times * count, discounted))
+    rows, valid = log.draw_episodes(key, times * max(1, round(count / log.mean_length)))
+    batch = _batch(settings, policy, rows)
+    weight = batch.weight * valid
+    if discounted:
+        weight = weight * log.discount ** jnp.arange(log.horizon)[None, :]
+    return Batch(rows, batch.ratio, weight)
+
+
+def _batch(settings: Critic, policy: Network | None, rows: Rows) -> Batch:
     ratio = jnp.ones(rows.reward.shape) if policy is None else action_ratio(policy, rows, settings.clip)
-    return Batch(rows, ratio, weight)
+    return Batch(rows, ratio, rows.usable)
 
 
 def values(
@@ -167,16 +170,27 @@ def fit(
     key: Key[Array, ""],
     state_weight: Callable[[Rows], Float[Array, "*batch"]] | None = None,
 ) -> tuple[Value, Float[Array, ""]]:
-    """`steps` updates for a fixed policy; rows and ρ are drawn before the loop. Also returns the last loss.
+    """`steps` updates for a fixed policy; rows are drawn before the loop, and gathered there if they are few.
+
+    Also returns the last loss.
 
     With `state_weight`, errors are also weighted by w(s): V̂ is then best where the policy goes, not the behaviour.
     """
     if log.known is not None:
         return known_values.evaluate(log.known, value, policy, log.value_discount), jnp.zeros(())
     assert isinstance(value, Tracked)
-    drawn = draw(settings, policy, log, key_for(key, "rows"), settings.batch, steps)
-    if state_weight is not None:
-        drawn = Batch(drawn.rows, drawn.ratio, drawn.weight * state_weight(drawn.rows))
+
+    def weighted(batch: Batch) -> Batch:
+        if state_weight is None:
+            return batch
+        return Batch(batch.rows, batch.ratio, batch.weight * state_weight(batch.rows))
+
+    ahead = settings.trace > 0 or steps * settings.batch <= AHEAD
+    rows_key = key_for(key, "rows")
+    if ahead:
+        drawn = weighted(draw(settings, policy, log, rows_key, settings.batch, steps))
+    else:
+        drawn = log.uniform.draw(rows_key, steps * settings.batch)
     batches = jax.tree.map(lambda leaf: leaf.reshape(steps, leaf.shape[0] // steps, *leaf.shape[1:]), drawn)
     anchored = settings.terminal_weight > 0 and log.terminal.shape[0] > 0
     count = settings.batch // TERMINAL_PART if anchored else 0
@@ -196,8 +210,10 @@ def fit(
             result = result + settings.terminal_weight * jnp.mean(network(seen_by(network, ended)) ** 2)
         return result
 
-    def step(value: Tracked, drawn: tuple[Batch, Array]) -> tuple[Tracked, Float[Array, ""]]:
+    def step(value: Tracked, drawn: tuple[Batch | Array, Array]) -> tuple[Tracked, Float[Array, ""]]:
         batch, ended = drawn
+        if not isinstance(batch, Batch):
+            batch = weighted(_batch(settings, policy, log.rows.take(batch)))
         loss_now = partial(loss, target=value.target, batch=batch, ended=ended)
         return descend_tracked(value, optimiser(settings), loss_now, settings.target_rate)
 

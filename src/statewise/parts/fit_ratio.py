@@ -13,19 +13,22 @@ from jaxtyping import Float, Int
 
 from statewise.base.ranges import check_ranges
 from statewise.data.augment import Scaler
-from statewise.data.clock import clock, limit_of, with_clock
+from statewise.data.clock import clock, has_clock, limit_of, with_clock
 from statewise.data.dataset import Dataset
 from statewise.data.device import device_log, propensities_of
 from statewise.data.discount import discount_of
+from statewise.ops.contrasts import contrasts_of
 from statewise.ops.keys import key_for
 from statewise.parts import ratio, ratio_closed_form, ratio_network
 from statewise.parts.chain import chain_of
 from statewise.parts.ratio import Ground, State
-from statewise.parts.ratio_closed_form import ClosedForm, Solution
+from statewise.parts.ratio_closed_form import Actions, Solution
 from statewise.parts.ratio_cop_td import COPTD
+from statewise.parts.ratio_features import ClosedForm
 from statewise.parts.ratio_network import RatioNetwork
 from statewise.policies.probabilities import probabilities_of
 
+MOST_FIRST = 2**16  # first states of episodes whose features are averaged
 TAIL = 0.01  # the share of rows that counts as the tail
 
 
@@ -81,7 +84,7 @@ def fit_ratio(
     steps: int = 5000,
     seed: int = 0,
 ) -> Ratio:
-    """Fits w(s) = d^π(s)/d^μ(s) to all rows of a log.
+    """Fits w(s) = d^π(s)/d^μ(s) to all rows of a log, or to 262,144 of a longer one.
 
     `policy` has `.probabilities(observations)`, or is a function of observations that returns probabilities
     [n, actions]. `discount` defaults to the log's own; with 1, w is the ratio of visits per episode where episodes
@@ -110,7 +113,8 @@ def fit_ratio(
     rho = np.minimum(rho, settings.clip) if settings.clip else rho
     if isinstance(settings, ClosedForm):
         assert ground.flow is not None
-        state: State = _solve(settings, ground.flow, jnp.asarray(rho[counts], jnp.float32))
+        actions = _actions(ground, scaled, probabilities[counts])
+        state: State = _solve(settings, ground.flow, jnp.asarray(rho[counts], jnp.float32), actions)
     else:
         log = device_log(scaled, discount)
         state = ratio.initial(settings, ground, scaled.observations.shape[1], key_for(key, "ratio"))
@@ -149,9 +153,22 @@ def _steps(time: Int[np.ndarray, " n"] | int | None, count: int, limit: int) -> 
 
 
 @eqx.filter_jit
-def _solve(settings: ClosedForm, flow: ratio_closed_form.Flow, rho: jax.Array) -> Solution:
+def _solve(settings: ClosedForm, flow: ratio_closed_form.Flow, rho: jax.Array, actions: Actions) -> Solution:
     rows, weight = ratio_closed_form.draw_rows(flow, rho.shape[0] + flow.folds.size, jax.random.key(0))
-    return ratio_closed_form.solve(settings, flow, rows, weight, rho[rows])
+    of_log = rows if flow.sample is None else flow.sample.rows[rows]
+    return ratio_closed_form.solve(settings, flow, rows, weight, rho[of_log], actions)
+
+
+def _actions(ground: Ground, scaled: Dataset, probabilities: Float[np.ndarray, "steps actions"]) -> Actions:
+    """κ of every contrast of actions, and φ where episodes begin."""
+    assert ground.basis is not None
+    kinds = np.asarray(probabilities @ contrasts_of(scaled.action_count), np.float32)
+    first = scaled.starts[:-1][:MOST_FIRST]
+    states = scaled.observations[first]
+    states = states[:, :-1] if has_clock(scaled) else states
+    phi = ground.basis(jnp.asarray(states, jnp.float32), np.zeros(len(first), np.int64))
+    following = np.concatenate([kinds[1:], np.zeros_like(kinds[:1])])
+    return Actions(jnp.asarray(kinds), jnp.asarray(following), jnp.asarray(kinds[first].T) @ phi / len(first))
 
 
 @eqx.filter_jit
@@ -163,7 +180,10 @@ def _signed(ground: Ground, state: State, scaled: Dataset) -> Float[np.ndarray, 
     """w on the log's rows before negative values are set to 0."""
     if isinstance(state, Solution):
         assert ground.flow is not None
-        return np.asarray(ground.flow.phi[: len(scaled)] @ state.beta, np.float64)
+        if ground.flow.sample is None:
+            return np.asarray(ground.flow.phi[: len(scaled)] @ state.beta, np.float64)
+        assert ground.basis is not None
+        return ratio_closed_form.on_rows(ground.basis, ground.flow.sample, state, scaled)
     states = jnp.asarray(scaled.observations, jnp.float32)
     return np.asarray(ratio_network.state_ratio(ratio.network_of(state), states), np.float64)
 

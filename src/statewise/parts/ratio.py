@@ -5,6 +5,7 @@ On a log with a clock it is w(s, t): networks see the clock as an observation, t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import equinox as eqx
@@ -15,17 +16,18 @@ from jaxtyping import Array, Float, Int, Key
 from statewise.data.augment import ABSORBED
 from statewise.data.clock import has_clock, up_to, with_clock
 from statewise.data.dataset import Dataset
-from statewise.data.device import DeviceLog, Rows
+from statewise.data.device import DeviceLog, Rows, RowTable
 from statewise.ops.kernels import median_distance
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
-from statewise.parts import ratio_closed_form, ratio_cop_td, ratio_network
+from statewise.parts import ratio_closed_form, ratio_cop_td, ratio_features, ratio_network
 from statewise.parts.chain import Chain, Kind
 from statewise.parts.critic import Batch
 from statewise.parts.learned import Learned
 from statewise.parts.policy import action_ratio
-from statewise.parts.ratio_closed_form import Basis, ClosedForm, Flow, Solution
+from statewise.parts.ratio_closed_form import Flow, Solution
 from statewise.parts.ratio_cop_td import COPTD, Moves
+from statewise.parts.ratio_features import Basis, ClosedForm
 from statewise.parts.ratio_network import ActionRatio, RatioNetwork
 from statewise.parts.tracked import Tracked
 
@@ -67,10 +69,22 @@ def prepare(settings: Settings, dataset: Dataset, chain: Chain, key: Key[Array, 
     bandwidth = settings.bandwidth or median_distance(states)
     if isinstance(settings, RatioNetwork):
         return Ground(jnp.asarray(bandwidth, jnp.float32), None, None)
-    states = np.asarray(observed, np.float64)
-    basis = ratio_closed_form.make_basis(settings, states, bandwidth, key, chain.visits, times, limit)
-    flow = ratio_closed_form.make_flow(basis, dataset, chain)
+    visits, rows = chain.visits, ratio_closed_form.sampled(len(dataset))
+    if rows is not None:
+        observed, times = observed[rows], None if times is None else times[rows]
+        visits = None if visits is None else visits[rows]
+    basis = ratio_features.make_basis(settings, observed, bandwidth, key, visits, times, limit, quick=rows is not None)
+    flow = ratio_closed_form.make_flow(basis, dataset, chain, rows)
     return Ground(jnp.asarray(bandwidth, jnp.float32), basis, flow)
+
+
+def beside(ground: Ground, rows: RowTable) -> Ground:
+    """With the rows of a long log's sample in a table of their own."""
+    flow = ground.flow
+    if flow is None or flow.sample is None:
+        return ground
+    table = replace(rows, table=rows.table[flow.sample.rows])
+    return replace(ground, flow=replace(flow, sample=replace(flow.sample, table=table)))
 
 
 def initial(settings: Settings, ground: Ground, features: int, key: Key[Array, ""]) -> State:
@@ -106,7 +120,11 @@ def fit(
     if log.horizon == 1 and chain != "continuing":
         return state  # w ≡ 1: every episode begins in the same states, whatever the policy
     rows, weight = ratio_closed_form.draw_rows(ground.flow, settings.rows, key_for(key, "rows"))
-    ratio = action_ratio(policy, log.rows.take(rows), settings.clip)
+    sample, table = ground.flow.sample, log.rows
+    taken = rows
+    if sample is not None:
+        table, taken = (log.rows, sample.rows[rows]) if sample.table is None else (sample.table, rows)
+    ratio = action_ratio(policy, table.take(taken), settings.clip)
     return ratio_closed_form.solve(settings, ground.flow, rows, weight, ratio)
 
 
@@ -149,7 +167,10 @@ def of_rows(ground: Ground, state: State, rows: Rows) -> Float[Array, "*batch"]:
     if not isinstance(state, Solution):
         return ratio_network.state_ratio(network_of(state), rows.state)
     assert ground.flow is not None
-    return jnp.maximum(ground.flow.phi[rows.index] @ state.beta, 0.0)
+    if ground.flow.sample is None:
+        return jnp.maximum(ground.flow.phi[rows.index] @ state.beta, 0.0)
+    assert ground.basis is not None
+    return jnp.maximum(ratio_closed_form.beyond_sample(ground.basis, ground.flow.sample, state, rows), 0.0)
 
 
 def of_states(

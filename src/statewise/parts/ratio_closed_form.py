@@ -22,15 +22,23 @@ tell from what does not change, so that two things are different there. ρ, whos
 before ψ(s): the noise is then that of changes from one step to the next. And ‖Mβ‖² becomes Mβ · (BBᵀ + ε²I)⁻¹Mβ, with B
 the M of the behaviour itself: an imbalance counts by how long the chain remembers it, up to about 1/ε steps.
 
+`fit_ratio` adds tests of state *and* action, which obey a chain of both: with κ(s) = Σ_a π(a|s) c(a) for contrasts c of
+actions, κφ takes the place of ψ, and ρ stands on both sides,
+
+    E_μ[w ρ (γc κ(s')φ(s') + (1 − γc) mean(κφ)₀ − κ(s)φ(s))] = 0.
+
+w then has more equations to meet, and noise in one set of them is not fitted.
+
+A log of more than `MOST_ROWS` rows is represented by so many of them, drawn once and at random: what is solved in each
+update is the same, and features of more rows would add memory, and hardly any precision, to what is solved for.
+
 λ is chosen on the data. The log is cut into three folds by episode; w is solved on one, and its loss measured on the
 other two as the product (Mβ)₂·(Mβ)₃: like the paper's two batches, this is free of the noise that a square would add.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -40,56 +48,22 @@ from jaxtyping import Array, Float, Int, Key
 
 from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
-from statewise.data.device import after_last
-from statewise.ops.clock import hats, joint_moment, knots, smoothness
-from statewise.ops.kernels import fourier_features
+from statewise.data.device import Rows, RowTable, after_last
+from statewise.ops.blocks import blocks
+from statewise.ops.clock import hats
 from statewise.parts.chain import Chain
+from statewise.parts.ratio_features import Basis, ClosedForm
 
 FOLDS = 3
 FORGETTING = 0.1  # ε
-
-
-@dataclass(frozen=True)
-class ClosedForm:
-    """Settings of the closed-form estimator."""
-
-    features: int = 300
-    bandwidth: float | None = None  # None: the median distance between logged states
-    whiten: bool = True  # False: test functions are weighted by the kernel's spectrum, as in the kernel loss
-    rank: int = 64  # how many principal directions of the features are kept …
-    smallest: float = 1e-6  # … if their variance is at least this share of the largest one's
-    regularisation: tuple[float, ...] = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)  # to choose from; with one, λ is fixed
-    clock: bool = True  # it is w(s, t) where a limit cuts episodes off …
-    knots: int = 12  # … linear in time between so many steps …
-    timed_rank: int = 128  # … and how many directions of state and time together are kept
-    rows: int = 20_000  # at most so many per solve in the training loop, drawn afresh each time
-    clip: float | None = None
-
-
-class Basis(eqx.Module):
-    """x ↦ φ(x), features with E_μ[φφᵀ] = I on the log they were made for, and their weights as test functions."""
-
-    features: Callable[[Array], Array] | None  # Fourier features, or others; None: the observations themselves
-    turn: Float[Array, "raw rank"]
-    importance: Float[Array, " tests"]
-    knots: Int[Array, " knots"] | None = None  # of φ(s, t); None: of φ(s)
-    timed: Float[Array, "knots rank tests"] | None = None
-
-    def __call__(
-        self, states: Float[Array, "n inputs"], times: Int[np.ndarray, " n"] | None = None
-    ) -> Float[Array, "n tests"]:
-        phi = (states if self.features is None else self.features(states)) @ self.turn
-        if self.knots is None or self.timed is None:
-            return phi
-        assert times is not None
-        shares = jnp.asarray(hats(times, np.asarray(self.knots)), phi.dtype)
-        return reduce(jnp.add, [shares[:, j, None] * (phi @ turn) for j, turn in enumerate(self.timed)])
+MOST_ROWS = 2**18  # whose features are kept
 
 
 class Flow(eqx.Module):
     """What the equations need from the log, whatever the policy."""
 
-    phi: Float[Array, "states rank"]  # φ of every decision's state, then of the states in which episodes ended
+    phi: Float[Array, "states rank"]  # φ of every decision's state, then of the states in which episodes ended;
+    # of a sample, then of where each of its rows leads, or restarts (with a clock, less φ of where it is)
     following: Int[Array, " steps"]  # which of them each row leads to …
     onward: Float[Array, " steps"]  # … with probability γc; otherwise the episode restarts
     weight: Float[Array, " steps"]  # γᵗ; 0 where the next state is unknown
@@ -99,6 +73,25 @@ class Flow(eqx.Module):
     importance: Float[Array, " rank"]
     continuing: bool = eqx.field(static=True)
     memory: Float[Array, "rank rank"] | None = None  # (BBᵀ + ε²I)^−½ where there is a limit
+    sample: Sample | None = None  # None: of all rows
+
+
+class Sample(eqx.Module):
+    """Which rows of a long log a flow is of, and what it takes to have w on the others."""
+
+    rows: Int[Array, " sampled"]
+    time: Int[Array, " steps"] | None  # of every row of the log, where w has a clock …
+    shares: Float[Array, "times knots"] | None  # … and the hats at every step
+    inputs: int = eqx.field(static=True)  # how many columns of a row's state the features are of
+    table: RowTable | None = None  # the rows themselves: in order, they are read much faster than from a long log
+
+
+class Actions(eqx.Module):
+    """What tests of state and action need of a policy: κ(s) = Σ_a π(a|s) c(a) for contrasts c of actions."""
+
+    here: Float[Array, "steps contrasts"]  # in every state of the log …
+    there: Float[Array, "steps contrasts"]  # … and in the one it leads to, where the episode goes on
+    fresh: Float[Array, "contrasts rank"]  # the mean of κφ over first states
 
 
 class Solution(eqx.Module):
@@ -109,111 +102,105 @@ class Solution(eqx.Module):
     residual: Float[Array, ""]  # held-out loss of the chosen λ: 0 for the true w, up to noise
 
 
-def make_basis(
-    settings: ClosedForm,
-    states: Float[np.ndarray, "n inputs"],
-    bandwidth: float | np.ndarray,
-    key: Key[Array, ""],
-    weight: Float[np.ndarray, " n"] | None = None,
-    times: Int[np.ndarray, " n"] | None = None,
-    limit: int | None = None,
-) -> Basis:
-    """Fourier features, rotated to their principal directions on the log and scaled to second moment 1.
-
-    `weight` is γᵗ of each row, where the equations weight rows so. ‖β‖² must be a second moment under the same weights
-    under which aᵀβ = 1 is the mean: only then does λ pull w towards 1, its value where policy and behaviour agree.
-    """
-    features = fourier_features(key, states.shape[1], settings.features, bandwidth)
-    values = np.asarray(features(jnp.asarray(states, jnp.float32)), np.float64)
-    if times is None or limit is None:
-        return turned(settings, features, values, weight)
-    return turned_together(settings, features, values, weight, times, limit)
+def sampled(steps: int, seed: int = 0) -> Int[np.ndarray, " sampled"] | None:
+    """The rows that stand for a long log, in order; None where all do."""
+    if steps <= MOST_ROWS:
+        return None
+    return np.sort(np.random.default_rng(seed).choice(steps, MOST_ROWS, replace=False))
 
 
-def turned(
-    settings: ClosedForm,
-    features: Callable[[Array], Array] | None,
-    values: Float[np.ndarray, "n raw"],
-    weight: Float[np.ndarray, " n"] | None = None,
-) -> Basis:
-    share = np.full(len(values), 1 / len(values)) if weight is None else weight / weight.sum()
-    directions, size = _principal(values.T @ (share[:, None] * values), settings.rank, settings.smallest)
-    importance = np.ones(len(size)) if settings.whiten else size
-    return Basis(features, jnp.asarray(directions / size, jnp.float32), jnp.asarray(importance, jnp.float32))
-
-
-def turned_together(
-    settings: ClosedForm,
-    features: Callable[[Array], Array] | None,
-    values: Float[np.ndarray, "n raw"],
-    weight: Float[np.ndarray, " n"] | None,
-    times: Int[np.ndarray, " n"],
-    limit: int,
-) -> Basis:
-    """φ(s, t): the principal directions of products of the state's and of smooth functions of time."""
-    share = np.full(len(values), 1 / len(values)) if weight is None else weight / weight.sum()
-    states, _ = _principal(values.T @ (share[:, None] * values), settings.rank, settings.smallest)
-    at = knots(times, limit, settings.knots)
-    smooth = smoothness(at)
-    moment = joint_moment(values @ states, hats(times, at), share)
-    moment = np.einsum("jm,jrks,kn->mrns", smooth, moment, smooth, optimize=True)
-    count, rank = moment.shape[:2]
-    joint, size = _principal(moment.reshape(count * rank, -1), settings.timed_rank, settings.smallest)
-    timed = np.einsum("jm,mrq->jrq", smooth, (joint / size).reshape(count, rank, -1))
-    importance = np.ones(len(size)) if settings.whiten else size
-    return Basis(
-        features,
-        turn=jnp.asarray(states, jnp.float32),
-        importance=jnp.asarray(importance, jnp.float32),
-        knots=jnp.asarray(at, jnp.int32),
-        timed=jnp.asarray(timed, jnp.float32),
-    )
-
-
-def _principal(
-    moment: Float[np.ndarray, "raw raw"], rank: int, smallest: float
-) -> tuple[Float[np.ndarray, "raw rank"], Float[np.ndarray, " rank"]]:
-    """The directions of largest variance, and their deviations."""
-    variance, directions = np.linalg.eigh(moment)
-    variance, directions = variance[-rank:], directions[:, -rank:]
-    kept = variance > smallest * variance[-1]
-    # a direction that is dropped becomes a feature that is 0 everywhere, so that shapes are the same for every log
-    return directions * kept, np.sqrt(np.where(kept, variance, 1.0))
-
-
-def make_flow(basis: Basis, dataset: Dataset, chain: Chain, seed: int = 0) -> Flow:
-    """Evaluates the features on every state, once for all policies, and cuts the log into folds by episode."""
+def make_flow(
+    basis: Basis, dataset: Dataset, chain: Chain, rows: Int[np.ndarray, " sampled"] | None = None, seed: int = 0
+) -> Flow:
+    """Evaluates the features on every state, or on those of `rows`, once for all policies; folds are by episode."""
     if dataset.episodes < FOLDS:
         raise ValueError(f"a state ratio needs at least {FOLDS} episodes, the log has {dataset.episodes}")
+    fold = np.random.default_rng(seed).permutation(dataset.episodes) % FOLDS
+    flow = _whole(basis, dataset, chain, fold) if rows is None else _in_part(basis, dataset, chain, fold, rows, seed)
+    return remembering(flow) if chain.timed else flow
+
+
+def _whole(basis: Basis, dataset: Dataset, chain: Chain, fold: Int[np.ndarray, " episodes"]) -> Flow:
     steps, last = len(dataset), dataset.starts[1:] - 1
-    states, times = np.concatenate([dataset.observations, after_last(dataset)]), None
-    if has_clock(dataset):
-        states, times = states[:, :-1], np.concatenate([dataset.time, dataset.lengths])
-    phi = basis(jnp.asarray(states, jnp.float32), times)
+    states = np.concatenate([dataset.observations, after_last(dataset)])
+    phi = _features(basis, dataset, states, np.concatenate([dataset.time, dataset.lengths]))
     following = np.arange(1, steps + 1)
     following[last] = steps + np.arange(dataset.episodes)
-    fold = np.random.default_rng(seed).permutation(dataset.episodes)[dataset.episode_of_step] % FOLDS
-    rows = [np.flatnonzero(fold == f) for f in range(FOLDS)]
-    longest = max(map(len, rows))
-    flow = Flow(
+    return _flow(basis, chain, phi, phi[jnp.asarray(dataset.starts[:-1])], following, fold[dataset.episode_of_step])
+
+
+def _in_part(
+    basis: Basis,
+    dataset: Dataset,
+    chain: Chain,
+    fold: Int[np.ndarray, " episodes"],
+    rows: Int[np.ndarray, " sampled"],
+    seed: int,
+) -> Flow:
+    """In an order of folds, and at random within them: a stretch of each is as good as a draw, and faster to read."""
+    rng = np.random.default_rng(seed)
+    episode = np.searchsorted(dataset.starts, rows, side="right") - 1
+    order = np.lexsort([rng.random(len(rows)), fold[episode]])
+    last, time = rows + 1 == dataset.starts[episode + 1], rows - dataset.starts[episode]
+    following_states = dataset.observations[np.minimum(rows + 1, len(dataset) - 1)]
+    following_states[last] = after_last(dataset)[episode[last]]
+    here = _features(basis, dataset, dataset.observations[rows], time)
+    there = _features(basis, dataset, following_states, time + 1)
+    first = dataset.starts[:-1]
+    first = first if len(first) <= len(rows) else np.sort(rng.choice(first, len(rows), replace=False))
+    fresh = _features(basis, dataset, dataset.observations[first], np.zeros(len(first), np.int64))
+    onward = jnp.asarray(chain.onward[rows], jnp.float32)[:, None]
+    arrived = onward * there + (1 - onward) * fresh.mean(axis=0)[None, :]
+    phi = jnp.concatenate([here[order], (arrived - here if chain.timed else arrived)[order]])
+    following = len(rows) + np.arange(len(rows))
+    flow = _flow(basis, chain, phi, fresh, following, fold[episode[order]], rows[order])
+    shares = None
+    if basis.knots is not None:
+        shares = jnp.asarray(hats(np.arange(int(dataset.lengths.max()) + 1), np.asarray(basis.knots)), jnp.float32)
+    times = None if shares is None else jnp.asarray(dataset.time, jnp.int32)
+    inputs = dataset.observations.shape[1] - has_clock(dataset)
+    return replace(flow, sample=Sample(jnp.asarray(rows[order], jnp.int32), times, shares, inputs))
+
+
+def _flow(
+    basis: Basis,
+    chain: Chain,
+    phi: Float[Array, "states rank"],
+    fresh: Float[Array, "first rank"],
+    following: Int[np.ndarray, " rows"],
+    fold: Int[np.ndarray, " rows"],
+    rows: Int[np.ndarray, " rows"] | slice = slice(None),
+) -> Flow:
+    folds = [np.flatnonzero(fold == f) for f in range(FOLDS)]
+    longest = max(map(len, folds))
+    return Flow(
         phi=phi,
         following=jnp.asarray(following, jnp.int32),
-        onward=jnp.asarray(chain.onward, jnp.float32),
-        weight=jnp.asarray(chain.weight, jnp.float32),
-        fresh=phi[jnp.asarray(dataset.starts[:-1])].mean(axis=0),
-        folds=jnp.asarray(np.stack([np.resize(one, longest) for one in rows]), jnp.int32),
-        sizes=jnp.asarray([len(one) for one in rows], jnp.int32),
+        onward=jnp.asarray(chain.onward[rows], jnp.float32),
+        weight=jnp.asarray(chain.weight[rows], jnp.float32),
+        fresh=fresh.mean(axis=0),
+        folds=jnp.asarray(np.stack([np.resize(one, longest) for one in folds]), jnp.int32),
+        sizes=jnp.asarray([len(one) for one in folds], jnp.int32),
         importance=basis.importance,
         continuing=chain.kind == "continuing",
     )
-    return remembering(flow) if chain.timed else flow
+
+
+def _features(
+    basis: Basis, dataset: Dataset, states: Float[np.ndarray, "n features"], times: Int[np.ndarray, " n"]
+) -> Float[Array, "n rank"]:
+    """φ in blocks; of a log with a clock, its last column is left to the times."""
+    timed = has_clock(dataset)
+    seen = states[:, :-1] if timed else states
+    each = ((jnp.asarray(seen[some], jnp.float32), times[some] if timed else None) for some in blocks(len(seen)))
+    return jnp.concatenate([basis(*one) for one in each])
 
 
 def remembering(flow: Flow) -> Flow:
     """With imbalances weighted by how long the behaviour's chain of states and times remembers them."""
     rows, weight = draw_rows(flow, flow.folds.size, jax.random.key(0))
     here, arrived = _moves(flow, rows)
-    own = np.asarray(_moment(arrived - here, weight, here).mean(axis=0), np.float64)
+    own = np.asarray(_moment(_change(flow, here, arrived), weight, here).mean(axis=0), np.float64)
     variance, directions = np.linalg.eigh(own @ own.T)
     memory = directions / np.sqrt(np.maximum(variance, 0.0) + FORGETTING**2) @ directions.T
     return replace(flow, memory=jnp.asarray(memory, flow.phi.dtype))
@@ -229,7 +216,10 @@ def draw_rows(
         real = jnp.arange(longest)[None, :] < flow.sizes[:, None]
         weight = flow.weight[rows] * real
     else:
-        place = jax.random.randint(key, (FOLDS, most // FOLDS), 0, flow.sizes[:, None])
+        shape = (FOLDS, most // FOLDS) if flow.sample is None else (FOLDS, 1)
+        place = jax.random.randint(key, shape, 0, flow.sizes[:, None])
+        if flow.sample is not None:
+            place = (place + jnp.arange(most // FOLDS)[None, :]) % flow.sizes[:, None]
         rows = jnp.take_along_axis(flow.folds, place, axis=1)
         weight = flow.weight[rows]
     return rows, weight / jnp.sum(weight, axis=1, keepdims=True)
@@ -241,12 +231,15 @@ def solve(
     rows: Int[Array, "folds rows"],
     weight: Float[Array, "folds rows"],
     ratio: Float[Array, "folds rows"],
+    actions: Actions | None = None,
 ) -> Solution:
-    """β for the policy with these values of ρ (`ratio`) on those rows."""
+    """β for the policy with these values of ρ (`ratio`) on those rows; with `actions`, by their tests too."""
     here, arrived = _moves(flow, rows)
     mean = jnp.einsum("fn,fnr->fr", weight, here)
+    if actions is not None and not flow.continuing:  # where π would be needed in states after the last rows
+        return choose(settings, _of_pairs(flow, rows, weight * ratio, actions), mean)
     if flow.memory is not None:
-        imbalance = flow.memory @ _moment(arrived - here, weight * ratio, here)
+        imbalance = flow.memory @ _moment(_change(flow, here, arrived), weight * ratio, here)
     elif flow.continuing:  # balanced where rows lead: a truncated trajectory need not end where it began
         imbalance = _moment(arrived, weight * ratio, here) - _moment(arrived, weight, arrived)
     else:
@@ -255,13 +248,65 @@ def solve(
     return choose(settings, imbalance, mean)
 
 
+def _of_pairs(
+    flow: Flow, rows: Int[Array, "folds rows"], carried: Float[Array, "folds rows"], actions: Actions
+) -> Float[Array, "folds tests rank"]:
+    """Σ ωρ (x'ₖ − κφ) φᵀ for κ = 1 and each contrast, one below another, with x'ₖ of κφ."""
+    here, arrived = _moves(flow, rows)
+    if flow.sample is not None and flow.memory is not None:
+        arrived = arrived + here
+    ends = 1 - flow.onward[rows][..., None]
+    moved, right = arrived - ends * flow.fresh[None, None, :], carried[..., None] * here
+    sets = [jnp.einsum("fnr,fns->frs", arrived - here, right)]
+    of_log = rows if flow.sample is None else flow.sample.rows[rows]
+    for j, fresh in enumerate(actions.fresh):
+        now, then = actions.here[of_log, j][..., None], actions.there[of_log, j][..., None]
+        change = then * moved + ends * fresh[None, None, :] - now * here
+        sets.append(jnp.einsum("fnr,fns->frs", change, right))
+    if flow.memory is not None:
+        sets = [flow.memory @ one for one in sets]
+    return jnp.concatenate([one * flow.importance[None, :, None] for one in sets], axis=1)
+
+
+@eqx.filter_jit
+def _combined(basis: Basis, beta: Float[Array, " rank"], states: Array, shares: Array | None) -> Array:
+    return basis.combined(beta, states, shares)
+
+
+def on_rows(basis: Basis, sample: Sample, solution: Solution, dataset: Dataset) -> Float[np.ndarray, " steps"]:
+    """w on all rows of a long log, before negative values become 0."""
+    values = np.empty(len(dataset))
+    for some in blocks(len(dataset)):
+        states = jnp.asarray(dataset.observations[some, : sample.inputs], jnp.float32)
+        shares = None if sample.shares is None else sample.shares[jnp.asarray(dataset.time[some])]
+        values[some] = _combined(basis, solution.beta, states, shares)
+    return values
+
+
+def beyond_sample(basis: Basis, sample: Sample, solution: Solution, rows: Rows) -> Float[Array, "*batch"]:
+    """w at any rows of a long log, before negative values become 0."""
+    shares = None
+    if sample.time is not None and sample.shares is not None:
+        shares = sample.shares[sample.time[rows.index]]
+    return basis.combined(solution.beta, rows.state[..., : sample.inputs], shares)
+
+
 def _moves(
     flow: Flow, rows: Int[Array, "folds rows"]
 ) -> tuple[Float[Array, "folds rows rank"], Float[Array, "folds rows rank"]]:
     """φ of where rows are, and of where they lead."""
     here, there = flow.phi[rows], flow.phi[flow.following[rows]]
+    if flow.sample is not None:
+        return here, there
     onward = flow.onward[rows][..., None]
     return here, onward * there + (1 - onward) * flow.fresh[None, None, :]
+
+
+def _change(
+    flow: Flow, here: Float[Array, "folds rows rank"], arrived: Float[Array, "folds rows rank"]
+) -> Float[Array, "folds rows rank"]:
+    """By how much φ changes with the move, where w has a clock; of a sample it was computed before."""
+    return arrived - here if flow.sample is None else arrived
 
 
 def _moment(
@@ -278,7 +323,9 @@ def choose(
     losses = jax.vmap(lambda choice: held_out_loss(imbalance, mean, choice))(choices)
     best = jnp.argmin(losses)
     beta = constrained(imbalance.mean(axis=0), mean.mean(axis=0), choices[best])
-    return Solution(beta, choices[best], losses[best])
+    rank = mean.shape[1]  # the tests of states alone are the first
+    residual = losses[best] if imbalance.shape[1] == rank else held_out_loss(imbalance, mean, choices[best], rank)
+    return Solution(beta, choices[best], residual)
 
 
 def constrained(
