@@ -128,7 +128,7 @@ def test_the_page_on_serving_runs_beside_a_server(session, apart):
 
 def test_every_page_is_run_or_made_from_the_code():
     made = {"commands", "api", "reference", "results", "accuracy", "certified", "coverage", "worlds"}
-    known = {*PAGES, *made, "index", "errata", "performance", "decisions", "serving", "reliability"}
+    known = {*PAGES, *made, "index", "errata", "performance", "decisions", "serving", "reliability", "studio"}
     assert {path.stem for path in (ROOT / "docs").glob("*.md")} <= known
     for bare in ("commands", "api", "reference", "index", "decisions"):
         assert not BLOCK.search((ROOT / "docs" / f"{bare}.md").read_text())
