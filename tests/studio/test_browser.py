@@ -151,7 +151,7 @@ def test_a_second_round_beside_the_first(looked_at, browser, config, tmp_path):
         browser.go(link)
         browser.go(f"{link.split('/?')[0]}/runs/{run.name}")
         browser.give(".drop input", log)
-        browser.arrive(CAN)
+        browser.arrive(f"location.pathname.startsWith('/logs/') && {CAN}")
         assert browser.ask("document.querySelectorAll('.columns select').length") == 0
         browser.follow(".start form > button")
         browser.arrive("document.querySelector('.answer .headline')")
