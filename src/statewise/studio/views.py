@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from statewise.policies.files import load_policy
-from statewise.report.notebook import Interval, intervals
 from statewise.report.page import ANSWERS
+from statewise.report.svg import Interval, intervals
 from statewise.studio.choices import CUT_OFF, ENDS, LEFT_OUT, OBSERVED, PROPENSITY, ROLES, WORDS, Choices
 from statewise.studio.folder import Run, StudioError, StudioFolder
 from statewise.studio.reading import reading_of, with_menus
