@@ -110,7 +110,7 @@ def test_parameters_of_the_library_are_menus_here():
         "if cut off, “Ends of episodes: every episode was cut off”"
     )
     assert with_menus("Change this with `cut_off=...` and `horizon=...`.") == (
-        "Change this with “Cut off means” and the option --horizon of the command line."
+        "Change this with “Cut off means” and “horizon” on the command line."
     )
 
 

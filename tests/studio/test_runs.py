@@ -10,15 +10,16 @@ import pytest
 from awkward import email
 from browser import until
 from statewise.cli.config import write_config
-from statewise.studio.folder import StudioError, StudioFolder
+from statewise.studio.folder import Run, StudioError, StudioFolder, now
 from statewise.studio.runs import Runs
 from studios import client, given
 
+COMMAND = Runs._command
 WORK = """
 import pathlib, sys, time
 place = pathlib.Path(sys.argv[1])
 print("note  columns: guessed", flush=True)
-print("learning with opposd: 1 of 2  V 3", flush=True)
+print("learning with opposd: 1 of 2  V 3\\n good  Enough episodes: 100 of 150", flush=True)
 while not (place / "go").exists():
     time.sleep(0.01)
 print("learning with opposd: 2 of 2", flush=True)
@@ -83,6 +84,24 @@ def test_stop_and_resume(runs):
     assert runs.is_running(id)
 
 
+def test_a_next_log_is_that_of_the_newest_policy_to_deploy(runs):
+    """Where a round certified nothing, what was deployed before still decides."""
+    folder, pages = runs.folder, client(runs.folder)
+    for id, after, policy in (("one", None, True), ("two", "one", False)):
+        place = folder.run_path(id)
+        (place / "run").mkdir(parents=True)
+        (place / "run" / ("policy.safetensors" if policy else "goal.safetensors")).touch()
+        folder.write_about("runs", id, Run(("mail",), now(), after=after))
+    page = pages.put("/logs", params={"name": "next.csv", "after": "two"}, content=email(20, seed=1)).json()["page"]
+    assert "The policy of an earlier round" in pages.get(page).text
+    pages.post(f"{page}/start", data={"today": "policy"})
+    run = folder.run("next")
+    assert (run.logs, run.after, run.today) == (("mail", "next"), "two", "one")
+    command = COMMAND(runs, "next")
+    assert command[command.index("--today") + 1] == str(folder.run_path("one") / "run" / "policy.safetensors")
+    assert command[4:6] == [str(folder.log_file("mail")), str(folder.log_file("next"))]
+
+
 def test_what_went_wrong_is_its_last_sentence(runs):
     id = runs.start(("mail",))
     (runs.folder.run_path(id) / "go").write_text("the log has 3 episodes: it needs at least 15")
@@ -110,6 +129,21 @@ def test_another_studio_finds_a_run_whose_studio_is_gone(runs):
     assert other.progress(id).state == "running"
     other.close()
     assert other.progress(id).state == "interrupted"  # and the next one resumes it
+
+
+def test_a_studio_that_ends_stops_its_run_and_the_next_one_resumes_it(runs):
+    with client(runs.folder) as pages:
+        page = pages.post("/logs/mail/start", data={"preset": "quick"})
+        id = page.url.path.rpartition("/")[2]
+        working(runs, id)
+        assert runs.progress(id).state == "running"
+        assert "Working" in page.text
+    assert runs.progress(id).state == "interrupted"
+    with client(runs.folder) as pages:
+        working(runs, id)
+        assert runs.progress(id).state == "running"
+        assert pages.post(f"/runs/{id}/stop").status_code == 200
+        assert runs.progress(id).state == "stopped"
 
 
 def test_a_process_number_that_is_someone_elses_is_left_alone(runs):

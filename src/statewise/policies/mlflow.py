@@ -53,7 +53,7 @@ class PolicyModel:
         return self.policy
 
     def predict(self, rows: Any, params: dict[str, Any] | None = None) -> Any:
-        """A pandas frame with `action` and `probability_NAME`, as `statewise act --choose likeliest` writes them."""
+        """A pandas frame with `action`, the likeliest, and `probability_NAME` of every action."""
         import pandas
 
         chances = predict_proba(self.policy, rows)

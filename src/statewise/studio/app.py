@@ -107,7 +107,7 @@ def application(
     @app.post("/logs/{id}/start")
     def start(id: str, form: Form) -> Response:
         try:
-            run = runs.start(**start_options(folder, id, form))
+            run = runs.start(**start_options(folder, runs, id, form))
         except StudioError as error:
             return _page("log.html", 400, **log_view(folder, runs, id), error=_sentence(error))
         return RedirectResponse(f"/runs/{run}", 303)

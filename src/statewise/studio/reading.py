@@ -238,7 +238,7 @@ def _menu(found: re.Match[str]) -> str:
     if found[1]:
         return "the menu of its column"
     if found[2] not in MENUS:
-        return f"the option --{found[2]} of the command line"
+        return f"“{found[2]}” on the command line"
     title, choices = MENUS[found[2]]
     chosen = choices.get(found[3].strip("'\""))
     return f"“{title}: {chosen}”" if chosen else f"“{title}”"

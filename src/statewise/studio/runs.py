@@ -29,7 +29,7 @@ from statewise.studio.folder import NotThere, Run, StudioError, StudioFolder, no
 from statewise.studio.reading import reading_of
 
 OPTIONS, OUTPUT, RUNNING, RUN = "options.toml", "output.txt", ".running", "run"
-STAGE = re.compile(r"^(?P<name>[^:]+): (?P<done>[\d,]+) of (?P<total>[\d,]+)(?P<note>.*)$")
+STAGE = re.compile(r"^(?P<name>propensities|certifying|learning with [^:]+): (?P<done>[\d,]+) of (?P<total>[\d,]+)")
 TAIL = 100_000  # bytes of the output that are looked at
 ENDING = 10.0  # seconds for a run to end
 WIDE = "400"  # columns, so that no line is broken
@@ -252,7 +252,7 @@ def _said(output: str) -> tuple[tuple[Stage, ...], tuple[str, ...], str]:
             notes.append(harmless(line.removeprefix("note  ")))
         elif line.startswith("Error: "):
             error = harmless(line.removeprefix("Error: "))
-        elif found and len(found["name"]) < 60:
+        elif found:
             done, total = (int(found[key].replace(",", "")) for key in ("done", "total"))
             stages[found["name"]] = Stage(harmless(found["name"]), done, total)
     return tuple(stages.values()), tuple(notes), error

@@ -71,14 +71,20 @@ def log_view(folder: StudioFolder, runs: Runs, id: str) -> dict[str, Any]:
             "observed": len(observed),
         },
         "before": before,
-        "before_has_policy": log.after is not None and _has(runs, log.after, "policy.safetensors"),
+        "deployed": None if log.after is None else deployed_after(folder, runs, log.after),
         "presets": PRESETS,
         "budgets": BUDGETS,
         "busy": runs.running(),
     }
 
 
-def start_options(folder: StudioFolder, id: str, form: Mapping[str, str]) -> dict[str, Any]:
+def deployed_after(folder: StudioFolder, runs: Runs, id: str) -> str | None:
+    """The newest of this run and those of the rounds before it that has a policy to deploy."""
+    chain = [one.id for one in reversed(rounds_up_to(folder, id))]
+    return next((one for one in chain if _has(runs, one, POLICIES["policy"])), None)
+
+
+def start_options(folder: StudioFolder, runs: Runs, id: str, form: Mapping[str, str]) -> dict[str, Any]:
     """What the form below a log asks `Runs.start` for."""
     log = folder.log(id)
     before = None if log.after is None else folder.run(log.after)
@@ -102,7 +108,7 @@ def start_options(folder: StudioFolder, id: str, form: Mapping[str, str]) -> dic
         "logs": (id,) if before is None else (*before.logs, id),
         "preset": preset,
         "after": log.after,
-        "today": log.after if form.get("today") == "policy" else None,
+        "today": deployed_after(folder, runs, log.after) if log.after and form.get("today") == "policy" else None,
         "settings": settings,
     }
 
@@ -161,7 +167,7 @@ def rounds_view(folder: StudioFolder, id: str) -> dict[str, Any]:
     for one in rounds:
         if one.content is None:
             continue
-        for role, words, tone in (("current", "today", "current"), ("chosen", "may be deployed", "good")):
+        for role, words, tone in (("current", "today", "current"), ("chosen", "deploy", "good")):
             worth = one.content.worth(role)
             if worth is not None:
                 label = f"Round {one.number}: {words}"
