@@ -1,6 +1,7 @@
 """Runs as processes: started, watched, stopped, resumed, found again by another studio. The work itself is a toy."""
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -100,6 +101,22 @@ def test_a_next_log_is_that_of_the_newest_policy_to_deploy(runs):
     command = COMMAND(runs, "next")
     assert command[command.index("--today") + 1] == str(folder.run_path("one") / "run" / "policy.safetensors")
     assert command[4:6] == [str(folder.log_file("mail")), str(folder.log_file("next"))]
+
+
+def test_what_was_removed_by_hand_is_gone_and_nothing_else(runs):
+    folder, pages = runs.folder, client(runs.folder)
+    page = pages.put("/logs", params={"name": "next.csv"}, content=email(20, seed=1)).json()["page"]
+    pages.post(page, data={"mend": "ends=truncated"})
+    id = runs.start(("next",))
+    later = pages.put("/logs", params={"name": "later.csv", "after": id}, content=email(20)).json()["page"]
+    runs.stop(id)
+    shutil.rmtree(folder.path / "logs" / "next")
+    for address in ("/", f"/runs/{id}", f"/runs/{id}/rounds"):
+        assert "next" in pages.get(address).text
+    shutil.rmtree(folder.run_path(id))
+    assert pages.get(later).status_code == 200
+    assert "This log follows" not in pages.get(later).text
+    assert pages.get(f"/runs/{id}").status_code == 404
 
 
 def test_what_went_wrong_is_its_last_sentence(runs):

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
 from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
@@ -67,6 +68,15 @@ def application(
     @app.exception_handler(OSError)
     async def mistake(request: Request, error: Exception) -> Response:
         return _page("error.html", 404 if isinstance(error, NotThere) else 400, sentence=_sentence(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def wrong_address(request: Request, error: RequestValidationError) -> Response:
+        return _page("error.html", 400, sentence="The address of this page makes no sense: open it by its link.")
+
+    @app.exception_handler(Exception)
+    async def bug(request: Request, error: Exception) -> Response:
+        sentence = f"This is a bug in statewise, not a mistake of yours: {type(error).__name__}: {error}."
+        return _page("error.html", 500, sentence=sentence)
 
     @app.get("/")
     def home() -> Response:

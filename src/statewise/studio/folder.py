@@ -93,6 +93,13 @@ class StudioFolder:
     def log(self, id: str) -> Log:
         return self._one("logs", id, Log, "log")
 
+    def log_name(self, id: str) -> str:
+        """As its owner calls it; its id, where it was removed by hand."""
+        try:
+            return self.log(id).name
+        except NotThere:
+            return id
+
     def log_file(self, id: str) -> Path:
         return self.path / "logs" / id / self.log(id).file
 
@@ -107,6 +114,11 @@ class StudioFolder:
 
     def run(self, id: str) -> Run:
         return self._one("runs", id, Run, "run")
+
+    def run_before(self, id: str) -> Run | None:
+        """The run that a log follows; None where it follows none, or where that was removed by hand."""
+        after = self.log(id).after
+        return self.run(after) if after is not None and after in self.runs() else None
 
     def run_path(self, id: str) -> Path:
         return self.path / "runs" / id

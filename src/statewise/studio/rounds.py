@@ -33,6 +33,6 @@ def rounds_up_to(folder: StudioFolder, id: str) -> list[Round]:
         chain.append(at)
         at = folder.run(at).after
     return [
-        Round(each, number, folder.log(folder.run(each).logs[-1]).name, content_of(folder, each))
+        Round(each, number, folder.log_name(folder.run(each).logs[-1]), content_of(folder, each))
         for number, each in enumerate(reversed(chain), start=1)
     ]

@@ -51,7 +51,7 @@ def home_view(folder: StudioFolder, runs: Runs) -> dict[str, Any]:
 
 def log_view(folder: StudioFolder, runs: Runs, id: str) -> dict[str, Any]:
     log = folder.log(id)
-    before = None if log.after is None else folder.run(log.after)
+    before = folder.run_before(id)
     reading = reading_of(folder, id, None if before is None else before.logs[0])
     observed = [column for column in reading.columns if column.role in (OBSERVED, WORDS)]
     return {
@@ -71,7 +71,7 @@ def log_view(folder: StudioFolder, runs: Runs, id: str) -> dict[str, Any]:
             "observed": len(observed),
         },
         "before": before,
-        "deployed": None if log.after is None else deployed_after(folder, runs, log.after),
+        "deployed": None if before is None or log.after is None else deployed_after(folder, runs, log.after),
         "presets": PRESETS,
         "budgets": BUDGETS,
         "busy": runs.running(),
@@ -87,7 +87,7 @@ def deployed_after(folder: StudioFolder, runs: Runs, id: str) -> str | None:
 def start_options(folder: StudioFolder, runs: Runs, id: str, form: Mapping[str, str]) -> dict[str, Any]:
     """What the form below a log asks `Runs.start` for."""
     log = folder.log(id)
-    before = None if log.after is None else folder.run(log.after)
+    before = folder.run_before(id)
     settings: dict[str, Any] = {}
     if form.get("time_budget"):
         if form["time_budget"] not in BUDGETS:
@@ -107,7 +107,7 @@ def start_options(folder: StudioFolder, runs: Runs, id: str, form: Mapping[str, 
     return {
         "logs": (id,) if before is None else (*before.logs, id),
         "preset": preset,
-        "after": log.after,
+        "after": None if before is None else log.after,
         "today": deployed_after(folder, runs, log.after) if log.after and form.get("today") == "policy" else None,
         "settings": settings,
     }
@@ -138,7 +138,8 @@ def try_view(folder: StudioFolder, runs: Runs, id: str, row: int, form: Mapping[
     which = form.get("which", "policy" if deployable else "goal")
     policy = load_policy(runs.file(id, POLICIES.get(which, POLICIES["goal"])))
     first, newest = run.logs[0], run.logs[-1]
-    frame = reading_of(folder, newest, None if newest == first else first).frame
+    there = {first, newest} <= set(folder.logs())
+    frame = reading_of(folder, newest, None if newest == first else first).frame if there else None
     rows = 0 if frame is None else frame.height
     row = min(max(1, row), max(1, rows))
     given = {} if form.get("from") == "log" else form
@@ -178,7 +179,7 @@ def rounds_view(folder: StudioFolder, id: str) -> dict[str, Any]:
 
 
 def _names(folder: StudioFolder, run: Run) -> list[str]:
-    return [folder.log(log).name for log in run.logs]
+    return [folder.log_name(log) for log in run.logs]
 
 
 def _has(runs: Runs, id: str, name: str) -> bool:
