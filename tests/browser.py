@@ -82,7 +82,31 @@ class Browser:
         self.complaints.clear()
         address = path.resolve().as_uri()
         self.send("Page.navigate", url=address)
-        until(lambda: self.ask("location.href") == address and self.ask("document.readyState") == "complete")
+        self.arrive(f"location.href == {json.dumps(address)}")
+
+    def go(self, address: str) -> None:
+        """To a page of a server, wherever that leads to."""
+        self.send("Page.navigate", url=address)
+        self.arrive("true")
+
+    def arrive(self, condition: str) -> None:
+        """Waits for a whole page of which the condition holds."""
+        until(lambda: self.ask(f"document.readyState == 'complete' && Boolean({condition})"))
+
+    def give(self, selector: str, path: Path) -> None:
+        """A file to a field for files, as if it had been chosen."""
+        root = self.send("DOM.getDocument")["root"]["nodeId"]
+        node = self.send("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self.send("DOM.setFileInputFiles", nodeId=node, files=[str(path.resolve())])
+
+    def click(self, selector: str) -> None:
+        self.ask(f"document.querySelector({json.dumps(selector)}).click()")
+
+    def follow(self, selector: str) -> None:
+        """Clicks, and waits for the page that it leads to."""
+        self.ask("window.left = true")
+        self.click(selector)
+        self.arrive("!window.left")
 
     def ask(self, expression: str):
         answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from statewise.algorithms import Settings, name_of
+from statewise.base.drawn import drawn
 from statewise.data.concat import concat
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
@@ -136,6 +137,8 @@ class Improvement:
         return f"{self.certificate}{deploy}\n  goal: {self.goal_file}\n  next: {self.next.sentence}\n  {self.report}"
 
     __repr__ = __str__
+    _repr_html_ = drawn("statewise.report.notebook:improvement")
+    plot = drawn("statewise.report.plots:improvement", "Draws the path that was tested on matplotlib's axes `ax`.")
 
 
 class _OutOfTime(Exception):

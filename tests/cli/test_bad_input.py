@@ -44,6 +44,7 @@ CALLS = {
     "rounds": "--domain hard-example --rounds 1 --episodes 15 --out {out}",
     "score": "{run} --domain cartpole --episodes 1",
     "serve": "{run} --port 0",
+    "studio": "--folder {out} --port 0 --no-open",
 }
 READS_LOG = sorted(name for name, call in CALLS.items() if "{log}" in call)
 READS_RUN = sorted(name for name, call in CALLS.items() if "{run}" in call)

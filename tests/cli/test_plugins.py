@@ -62,7 +62,7 @@ def test_a_plugin_s_command_is_listed(folder, statewise):
 def test_everyday_commands_come_first(statewise):
     everyday, research = statewise("--help")[1].split("For research:")
     commands = [line.split()[0] for line in everyday.split("Commands:")[1].splitlines() if line.strip()]
-    first = ["inspect", "improve", "evaluate", "certify", "fit"]
+    first = ["inspect", "improve", "studio", "evaluate", "certify", "fit"]
     assert commands == [*first, "act", "serve", "record", "export", "report"]
     others = [line.split()[0] for line in research.splitlines() if line.strip()]
     assert others == ["collect", "rounds", "score", "reproduce"]

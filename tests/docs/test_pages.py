@@ -52,6 +52,7 @@ def snippet(text: str, page: str, names: dict) -> str:
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()) as out:
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", module="minari")  # it asks for an author and a licence
+        warnings.filterwarnings("ignore", message=".*Any type hint is inferred")  # by MLflow, of its own
         exec(compile(text, page, "exec"), names)
     return out.getvalue()
 
@@ -128,7 +129,18 @@ def test_the_page_on_serving_runs_beside_a_server(session, apart):
 
 def test_every_page_is_run_or_made_from_the_code():
     made = {"commands", "api", "reference", "results", "accuracy", "certified", "coverage", "worlds"}
-    known = {*PAGES, *made, "index", "errata", "performance", "decisions", "serving", "reliability"}
+    known = {
+        *PAGES,
+        *made,
+        "index",
+        "errata",
+        "performance",
+        "decisions",
+        "serving",
+        "reliability",
+        "studio",
+        "notebooks",
+    }
     assert {path.stem for path in (ROOT / "docs").glob("*.md")} <= known
     for bare in ("commands", "api", "reference", "index", "decisions"):
         assert not BLOCK.search((ROOT / "docs" / f"{bare}.md").read_text())

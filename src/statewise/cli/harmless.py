@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import re
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderHook
 from rich.segment import Segment
 
-# Controls but for tab and line feed, and marks that turn the direction of what follows.
-COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+from statewise.base.harmless import harmless
+
 PLAIN = {
     "✓": "ok", "✗": "x", "…": "...", "–": "-", "—": "-", "−": "-", "×": "x", "·": "*", "±": "+-", "√": "sqrt ",
     "≤": "<=", "≥": ">=", "≠": "!=", "≡": "=", "→": "->", "∞": "inf", "█": "#", "━": "-", "╸": "-", "╺": "-",
@@ -21,15 +20,6 @@ PLAIN = {
     "é": "e", "ö": "oe", "ü": "ue", "ä": "ae", "•": "*", "⁻": "-", "²": "2", "°": " degrees",
 }  # fmt: skip
 ASCII = "statewise-ascii"
-
-
-def harmless(text: str) -> str:
-    r"""The text with every control written as Python would.
-
-    >>> harmless("a\x1b[2Jb")
-    'a\\x1b[2Jb'
-    """
-    return COMMANDS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 class Harmless(RenderHook):

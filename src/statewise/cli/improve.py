@@ -106,7 +106,9 @@ def _read(logs: Sequence[Path], options: dict[str, Any], console: Console) -> li
     datasets: list[Dataset] = []
     for log in logs:
         like = ReadLike(datasets[0]) if datasets else None
-        datasets.append(read_log(log, dict(options), console, policy=like)[0])
+        # where the first has no propensities, the later ones may: a deployed policy logs them
+        own = {"propensity": "logged"} if datasets else {}
+        datasets.append(read_log(log, {**options, **own}, console, policy=like)[0])
     return datasets
 
 

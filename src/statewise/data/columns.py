@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -57,6 +57,12 @@ def find_columns(
     return families
 
 
+def listing(names: Sequence[str]) -> str:
+    """The sentence that lists a log's columns, for those who do not see them."""
+    more = len(names) - 12
+    return f"The log's columns are {', '.join(names[:12])}{f' and {more} more' if more > 0 else ''}. "
+
+
 class _Finder:
     """Looks for columns by name; a missing one becomes a fault."""
 
@@ -72,8 +78,7 @@ class _Finder:
         if self.listed:
             return ""
         self.listed = True
-        names, more = self.frame.columns[:12], len(self.frame.columns) - 12
-        return f"The log's columns are {', '.join(names)}{f' and {more} more' if more > 0 else ''}. "
+        return listing(self.frame.columns)
 
     def _missing_advice(self, name: str) -> str:
         by_lower = {other.lower().strip(): other for other in self.frame.columns}

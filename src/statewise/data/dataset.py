@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from statewise.base.column import by_parts, repeated
+from statewise.base.drawn import drawn
 from statewise.data.horizon import CutOff, Horizon, horizon_of, said
 from statewise.data.schema import Schema
 
@@ -127,11 +128,34 @@ class Dataset:
     def save(self, path: str | Path) -> None:
         """Writes the log in the format of the path's ending: Parquet, CSV, or one added to `statewise.data.formats`.
 
-        `statewise.load` gives an equal log back; from CSV, numbers in single precision come back in double.
+        `statewise.load` gives an equal log back; from CSV, numbers in single precision come back in double. A Parquet
+        file also keeps how words, dates and gaps became numbers (`schema`).
         """
         from statewise.data.table import save
 
         save(self, path)
+
+    def to_polars(self) -> Any:
+        """The log as a polars frame of features, with the columns that `save` writes and `statewise.load` reads."""
+        from statewise.data.table import to_frame
+
+        return to_frame(self)
+
+    def to_pandas(self) -> Any:
+        """The log as a pandas frame of features, with the columns that `save` writes and `statewise.load` reads."""
+        from statewise.data.table import to_pandas
+
+        return to_pandas(self)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The log as Arrow: `pyarrow.table(log)` and whatever else takes Arrow has it without another copy."""
+        return self.to_polars().__arrow_c_stream__(requested_schema)
+
+    def to_minari(self, name: str, **metadata: Any) -> Any:
+        """Writes a Minari dataset called `name`, and returns it; as `statewise.to_minari`."""
+        from statewise.data.minari import to_minari
+
+        return to_minari(self, name, **metadata)
 
     # Reading one
 
@@ -197,6 +221,9 @@ class Dataset:
         from statewise.data.summary import describe
 
         return describe(self)
+
+    _repr_html_ = drawn("statewise.report.notebook:dataset")
+    plot = drawn("statewise.report.plots:dataset", "Draws the returns of all episodes on matplotlib's axes `ax`.")
 
     @cached_property
     def fingerprint(self) -> str:

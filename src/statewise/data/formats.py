@@ -25,6 +25,7 @@ from statewise.data.rawlog import Columns
 
 # in a file's metadata
 ACTIONS_KEY = "statewise.actions"  # the number of actions, taken or not, or their names
+SCHEMA_KEY = "statewise.schema"  # how words, dates and gaps became features, where there were any
 HORIZON_KEY = "statewise.horizon"  # what the log's owner said of being cut off, and how far the value counts
 
 

@@ -29,6 +29,7 @@ class Opened(NamedTuple):
     shared: bool = False  # whether someone else may change its memory
     actions: int | tuple[str, ...] | None = None  # their number or names, if the file says so
     horizon: Horizon | None = None  # what its owner said of being cut off, if the file says so
+    schema: Schema | None = None  # how its features were made, if the file says so
 
 
 def raw_from_frame(

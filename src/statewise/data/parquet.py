@@ -15,13 +15,15 @@ from typing import Any
 
 import polars as pl
 
+from statewise.base.decode import decode
 from statewise.base.memory import in_words, memory_of_machine
 from statewise.data.choices import MOST_ACTIONS
 from statewise.data.findings import Findings
-from statewise.data.formats import ACTIONS_KEY, HORIZON_KEY, Format
+from statewise.data.formats import ACTIONS_KEY, HORIZON_KEY, SCHEMA_KEY, Format
 from statewise.data.frame import Opened
 from statewise.data.horizon import Horizon, said
 from statewise.data.rawlog import Columns
+from statewise.data.schema import Schema
 
 CHECKSUM_KEY = "statewise.sha256"
 SUM, SIZE = 64, 20  # digits of the sum, and of the file's size: another size says that the file was rewritten
@@ -46,10 +48,14 @@ def read(path: Path, columns: Columns, findings: Findings) -> Opened | None:
 
 
 def stated(path: str | Path) -> Opened:
-    """What a file says of its log beside the rows: the actions, and the owner's word on being cut off."""
+    """What a file says of its log beside the rows: the actions, the schema, and the owner's word on being cut off."""
     metadata = pl.read_parquet_metadata(path)
-    actions, horizon = _actions(metadata.get(ACTIONS_KEY)), _horizon(metadata.get(HORIZON_KEY))
-    return Opened(pl.DataFrame(), actions=actions, horizon=horizon)
+    return Opened(
+        pl.DataFrame(),
+        actions=_actions(metadata.get(ACTIONS_KEY)),
+        horizon=_horizon(metadata.get(HORIZON_KEY)),
+        schema=_schema(metadata.get(SCHEMA_KEY)),
+    )
 
 
 def undamaged(path: Path, findings: Findings) -> bool:
@@ -140,6 +146,10 @@ def _horizon(text: str | None) -> Horizon | None:
     ):
         raise ValueError(f"its metadata '{HORIZON_KEY}': expected a word and a number, got {str(known)[:40]}")
     return said(*known)
+
+
+def _schema(text: str | None) -> Schema | None:
+    return None if text is None else decode(Schema, _parsed(text, "schema"), f"its metadata '{SCHEMA_KEY}'")
 
 
 def _parsed(text: str | None, what: str) -> Any:

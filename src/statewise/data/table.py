@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,9 +18,18 @@ from statewise.data.checks import check
 from statewise.data.columns import Ends, Propensity
 from statewise.data.dataset import Dataset
 from statewise.data.findings import Findings, LogWarning
-from statewise.data.formats import ACTIONS_KEY, HORIZON_KEY, any_of, open_file, writable_endings, write_frame
+from statewise.data.formats import (
+    ACTIONS_KEY,
+    HORIZON_KEY,
+    SCHEMA_KEY,
+    any_of,
+    open_file,
+    writable_endings,
+    write_frame,
+)
 from statewise.data.frame import Opened, named_once, raw_from_frame
 from statewise.data.horizon import CutOff, Horizon, said
+from statewise.data.kept import as_saved, kept_schema, with_schema
 from statewise.data.rawlog import Columns
 from statewise.data.schema import Schema
 
@@ -36,7 +45,7 @@ def load(
     horizon: int | None = None,
     schema: Schema | None = None,
 ) -> Dataset:
-    """Reads a log: a file, a polars or pandas frame, or a Minari dataset (`"minari:NAME"`).
+    """Reads a log: a file, a polars or pandas frame, an Arrow table, or a Minari dataset (`"minari:NAME"`).
 
     Files are Parquet or CSV, or of a format added to `statewise.data.formats.FORMATS`. `columns` names the columns;
     `actions` is the number of actions (by default the largest seen, plus one) or, if they are words, their names in
@@ -76,7 +85,8 @@ def read(
         raise ValueError(f"propensity must be one of {get_args(Propensity)}, got {propensity!r}")
     if ends not in (None, *get_args(Ends)):
         raise ValueError(f"ends must be None or one of {get_args(Ends)}, got {ends!r}")
-    columns = columns or Columns()
+    named, ended = columns or Columns(), ends
+    columns = named
     if schema is not None:
         columns, ends = schema.over(columns), ends or schema.ends
         actions = schema.actions if actions is None else actions
@@ -98,13 +108,21 @@ def read(
         return None, findings
     actions = actions if actions is None or isinstance(actions, int) else tuple(actions)
     opened = opened._replace(horizon=_either(given, opened.horizon))
+    own, kept = opened.schema, kept_schema(opened, schema)
+    if kept is not None:
+        columns, ends, schema = as_saved(named, kept, opened.frame), ended, None
+        unknown = kept.propensity != "logged" and Columns().propensity not in opened.frame.columns
+        propensity = "estimate" if unknown else propensity
     raw, more = raw_from_frame(opened, columns, propensity, ends, actions, schema)
     del opened  # its observations are copied by now, and sorting may copy them again
     findings.items += more.items
     if raw is None:
         return None, findings
+    if own is not None and kept is not None:
+        raw = with_schema(raw, own, kept)
     assert raw.schema is not None
-    raw = replace(raw, schema=replace(raw.schema, cut_off=cut_off, horizon=horizon))
+    settled = replace(raw.schema, cut_off=cut_off or raw.schema.cut_off, horizon=horizon or raw.schema.horizon)
+    raw = replace(raw, schema=settled)
     if findings.faults:  # the rest is checked all the same, so that all faults are reported together
         findings.items += check(raw)[2].items
         return None, findings
@@ -129,7 +147,27 @@ def save(dataset: Dataset, path: str | Path) -> None:
     metadata = {ACTIONS_KEY: json.dumps(known)}
     if dataset.ends is not None:
         metadata[HORIZON_KEY] = json.dumps(dataset.ends)
+    if dataset.schema is not None and not dataset.schema.plain:
+        metadata[SCHEMA_KEY] = json.dumps(asdict(dataset.schema))
+        if path.suffix.lower() == ".csv":
+            text = f"{path.name}: CSV cannot hold how words, dates and gaps became numbers; a .parquet file does"
+            warnings.warn(text, LogWarning, stacklevel=3)
     write_frame(to_frame(dataset), path, metadata)
+
+
+def to_pandas(dataset: Dataset) -> Any:
+    """The same as a pandas frame."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("a pandas frame needs pandas: pip install pandas") from error
+    frame = to_frame(dataset)
+    # column by column: polars' own converter needs pyarrow
+    columns = {
+        name: frame[name].to_list() if frame[name].dtype in (pl.String, pl.Boolean) else frame[name].to_numpy()
+        for name in frame.columns
+    }
+    return pandas.DataFrame(columns)
 
 
 def to_frame(dataset: Dataset) -> pl.DataFrame:
@@ -147,7 +185,7 @@ def to_frame(dataset: Dataset) -> pl.DataFrame:
         rows[names.unit] = np.repeat(dataset.units, dataset.lengths)
     for j, name in enumerate(dataset.observation_names):
         rows[names.observation_prefix + name] = dataset.observations[:, j]
-    actions = np.array(dataset.action_names)[dataset.actions] if dataset.has_action_words else dataset.actions
+    actions = _named(dataset.action_names)[dataset.actions] if dataset.has_action_words else dataset.actions
     rows |= {names.action: actions, names.reward: dataset.rewards}
     if dataset.propensities is not None:
         rows[names.propensity] = dataset.propensities
@@ -174,6 +212,12 @@ def to_frame(dataset: Dataset) -> pl.DataFrame:
     return both.sort("place", maintain_order=True).drop("place")
 
 
+def _named(actions: Sequence[str]) -> np.ndarray:
+    """The actions' names; doses such as 0, 20 and 40 as the numbers that they are."""
+    doses = all(name.isdecimal() and str(int(name)) == name for name in actions)
+    return np.array([int(name) for name in actions] if doses else actions)
+
+
 # Opening
 
 
@@ -193,6 +237,8 @@ def _open(source: Any, columns: Columns, findings: Findings) -> Opened | None:
         return Opened(source.collect())
     if isinstance(source, pl.DataFrame):
         return Opened(source, shared=True)
+    if isinstance(source, Dataset):
+        raise TypeError("this is a Dataset already")
     if isinstance(source, str | os.PathLike):
         return open_file(Path(source), columns, findings)
     if type(source).__module__.split(".")[0] == "pandas" and hasattr(source, "columns"):
@@ -202,7 +248,11 @@ def _open(source: Any, columns: Columns, findings: Findings) -> Opened | None:
         # column by column: polars' own converter needs pyarrow
         made = {name: _pandas_column(source.iloc[:, j]) for j, name in enumerate(names)}
         return Opened(pl.DataFrame(made), shared=True)
-    raise TypeError(f"expected a path, a polars or pandas frame, or a Minari dataset, got {type(source).__name__}")
+    if hasattr(source, "__arrow_c_stream__"):
+        frame = pl.DataFrame(source)
+        return Opened(frame, shared=True)
+    expected = "a path, a polars or pandas frame, an Arrow table, or a Minari dataset"
+    raise TypeError(f"expected {expected}, got {type(source).__name__}")
 
 
 def _pandas_column(series: Any) -> Any:

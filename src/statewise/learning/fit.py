@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from statewise.algorithms import ALGORITHMS, Settings, algorithm_of
+from statewise.base.drawn import drawn
 from statewise.base.ranges import check_ranges
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
@@ -63,6 +64,8 @@ class Result:
         )
 
     __repr__ = __str__
+    _repr_html_ = drawn("statewise.report.notebook:result")
+    plot = drawn("statewise.report.plots:result", "Draws a `metric` of every seed on matplotlib's axes `ax`.")
 
 
 def fit(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from statewise.base.drawn import drawn
 from statewise.data.dataset import Dataset
 from statewise.data.schema import Schema
 from statewise.learning.today import model_of_today
@@ -78,6 +79,8 @@ class Certificate:
         return f"{self.answer}: {self.reason}"
 
     __repr__ = __str__
+    _repr_html_ = drawn("statewise.report.notebook:certificate")
+    plot = drawn("statewise.report.plots:certificate", "Draws the path that was tested on matplotlib's axes `ax`.")
 
 
 def certify(

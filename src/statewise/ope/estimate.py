@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from statewise.base.drawn import drawn
 from statewise.ope.measures import Measurement
 from statewise.ope.prepared import Objective
 from statewise.ope.support import Support
@@ -81,3 +82,4 @@ class Estimate:
         )
 
     __repr__ = __str__
+    _repr_html_ = drawn("statewise.report.notebook:estimate")

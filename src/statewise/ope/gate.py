@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from statewise.base.drawn import drawn
 from statewise.data.dataset import Dataset
 from statewise.ope.attainable import attainable
 from statewise.ope.estimate import Estimate
@@ -54,6 +55,7 @@ class Decision:
         return f"{self.answer}: {self.reason}"
 
     __repr__ = __str__
+    _repr_html_ = drawn("statewise.report.notebook:decision")
 
 
 def gate(

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from statewise.policies.files import PolicyFileError, full_card, load_policy, save_policy
+from statewise.policies.predict import classes, predict, predict_proba
 
 BLOCK = 4096  # rows at a time: all layers of so many stay in a processor's cache
 MOST_UNITS = 1 << 23  # rows at a time times the widest layer
@@ -49,6 +50,8 @@ class Policy:
         if legal is not None:
             logits = np.where(legal, logits, -np.inf)
         return softmax(logits)
+
+    predict, predict_proba, classes_ = predict, predict_proba, property(classes)
 
     def full_card(self) -> dict[str, Any]:
         """All that the file says about itself but the weights, as JSON can hold it."""

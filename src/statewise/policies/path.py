@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from statewise.policies.files import KINDS, StoredPolicy, full_card, save_policy
+from statewise.policies.predict import classes, predict, predict_proba
 
 Way = Literal["mixture", "geometric"]
 ENDS = ("today", "goal")
@@ -61,6 +62,8 @@ class PathPolicy:
         """π(·|s), [n, actions], for observations [n, features]; actions that are not `legal` have probability 0."""
         today, goal = (_probabilities(getattr(self, end), observations, legal) for end in ENDS)
         return blended(today, goal, self.step, self.way)
+
+    predict, predict_proba, classes_ = predict, predict_proba, property(classes)
 
     def full_card(self) -> dict[str, Any]:
         """All that the file says about itself but the arrays, as JSON can hold it."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from statewise.policies.files import full_card, save_policy
+from statewise.policies.predict import classes, predict, predict_proba
 
 ARRAYS = ("feature", "threshold", "children", "value", "roots")
 CHUNK = 4096  # rows walked at a time
@@ -56,6 +57,8 @@ class TreePolicy:
         chances = self.epsilon * allowed / allowed.sum(axis=1, keepdims=True)
         chances[np.arange(len(values)), best] += 1 - self.epsilon
         return chances
+
+    predict, predict_proba, classes_ = predict, predict_proba, property(classes)
 
     def full_card(self) -> dict[str, Any]:
         """All that the file says about itself but the trees, as JSON can hold it."""
