@@ -21,6 +21,7 @@ from statewise.data.findings import Findings, LogWarning
 from statewise.data.formats import ACTIONS_KEY, HORIZON_KEY, any_of, open_file, writable_endings, write_frame
 from statewise.data.frame import Opened, named_once, raw_from_frame
 from statewise.data.horizon import CutOff, Horizon, said
+from statewise.data.origin import origin_of
 from statewise.data.rawlog import Columns
 from statewise.data.schema import Schema
 
@@ -99,6 +100,8 @@ def read(
     actions = actions if actions is None or isinstance(actions, int) else tuple(actions)
     opened = opened._replace(horizon=_either(given, opened.horizon))
     raw, more = raw_from_frame(opened, columns, propensity, ends, actions, schema)
+    time = raw.schema.columns.time if raw is not None and raw.schema and "time" in raw.schema.present else None
+    origin = origin_of(source, opened.frame, time)
     del opened  # its observations are copied by now, and sorting may copy them again
     findings.items += more.items
     if raw is None:
@@ -110,7 +113,7 @@ def read(
         return None, findings
     dataset, more = build(raw)
     findings.items += more.items
-    return dataset, findings
+    return None if dataset is None else replace(dataset, origin=origin), findings
 
 
 def save(dataset: Dataset, path: str | Path) -> None:
