@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from statewise.data.dataset import Dataset
+from statewise.policies.importance import importance_of
 from statewise.report.content import ActionMap, Agreement
 
 FEWEST = 5  # decisions that a cell needs to be shown
-SAMPLE = 5000  # decisions on which columns are compared
 
 
 def agreement(policy: Any, dataset: Dataset) -> Agreement:
@@ -26,16 +26,8 @@ def agreement(policy: Any, dataset: Dataset) -> Agreement:
 
 
 def influential_columns(policy: Any, dataset: Dataset, count: int = 2) -> list[int]:
-    """The columns whose shuffling changes the policy most: mean ½ Σ_a |π(a|s) − π(a|s′)|, s′ the shuffled s."""
-    rng = np.random.default_rng(0)
-    rows = rng.permutation(len(dataset))[:SAMPLE]
-    observations = np.asarray(dataset.observations[rows], dtype=np.float64)
-    before = policy.probabilities(observations)
-    changes = []
-    for j in range(observations.shape[1]):
-        shuffled = observations.copy()
-        shuffled[:, j] = rng.permutation(shuffled[:, j])
-        changes.append(np.abs(policy.probabilities(shuffled) - before).sum(axis=1).mean() / 2)
+    """The features whose shuffling changes the policy most."""
+    changes = importance_of(policy, dataset, [[j] for j in range(dataset.observations.shape[1])])
     return np.argsort(changes, kind="stable")[::-1][:count].tolist()
 
 
