@@ -1,5 +1,7 @@
 """Gains by group: they sum up to the gain, hold the truth together, and stand where plain means put them."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -33,21 +35,12 @@ def log(episodes: int, seed: int) -> sw.Dataset:
     for step in range(STEPS):
         treated = rng.integers(2, size=episodes)
         after = KEEPS * health + effect * treated + 0.5 * rng.normal(size=episodes)
-        columns.append(
-            pl.DataFrame(
-                {
-                    "episode": range(episodes),
-                    "step": [step] * episodes,
-                    "obs_sex": sex,
-                    "obs_health": health,
-                    "action": treated,
-                    "reward": after,
-                    "propensity_0": [0.5] * episodes,
-                    "propensity_1": [0.5] * episodes,
-                    "terminated": [False] * episodes,
-                }
-            )  # fmt: skip
-        )
+        rows = {
+            "episode": range(episodes), "step": [step] * episodes, "obs_sex": sex, "obs_health": health,
+            "action": treated, "reward": after, "propensity_0": [0.5] * episodes, "propensity_1": [0.5] * episodes,
+            "terminated": [False] * episodes,
+        }  # fmt: skip
+        columns.append(pl.DataFrame(rows))
         health = after
     return sw.load(pl.concat(columns).sort("episode", "step"))
 
@@ -124,6 +117,9 @@ def test_which_columns(judged):
     assert [column.name for column in sensible_columns(data, {})] == ["sex", "health"]
     with pytest.raises(ValueError, match="subgroups: there is no column 'age'; choose from sex, health"):
         named_columns(data, ("age",))
+    several = {name: np.tile(getattr(data, name)[:, 2:], 6) for name in ("observations", "final_observations")}
+    many = replace(data, **several, observation_names=tuple("abcdef"), schema=None)
+    assert [column.name for column in sensible_columns(many, {"e": 0.5, "b": 0.1})] == ["e", "b", "a", "c"]
     constant = log(30, 3)
     constant = constant.take(constant.observations[constant.starts[:-1], 0] == 1)
     assert [column.name for column in sensible_columns(constant, {})] == ["health"]

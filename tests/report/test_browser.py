@@ -44,7 +44,7 @@ def test_it_opens_without_network_or_complaint(browser, pages):
         assert browser.ask("document.querySelectorAll('h1').length") == 1
         assert browser.ask("document.querySelectorAll('h2').length") >= 6
         assert browser.ask("[...document.querySelectorAll('[role=img]')].every(e => e.ariaLabel.length > 30)")
-        assert browser.ask("document.querySelectorAll('svg').length") == 11
+        assert browser.ask("document.querySelectorAll('svg').length") == 12
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280])

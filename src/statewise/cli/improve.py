@@ -21,7 +21,7 @@ from statewise.cli.options import json_option, log_options, propensity_model_opt
 from statewise.cli.progress import Watch
 from statewise.cli.propensities import ReadLike, read_log
 from statewise.cli.terminal import answers, echo_json, messages
-from statewise.cli.types import Duration, RegisteredName
+from statewise.cli.types import Duration, RegisteredName, listed
 from statewise.data.dataset import Dataset
 from statewise.improvement import Improvement, Plan, Stage, improve
 from statewise.learning.presets import OWN, preset
@@ -57,6 +57,12 @@ LINES = 10  # at most, of each stage of learning
 @click.option("--updates", type=click.IntRange(min=1), help="Updates of the policy [default: the preset's].")
 @click.option(
     "--time-budget", type=Duration(), help="Time limit, such as 5m; learning stops when its share is used up."
+)
+@click.option(
+    "--subgroups",
+    metavar="A,B,…",
+    callback=lambda ctx, param, value: None if value is None else listed(value),
+    help="Columns by which the report shows who gains and who loses [default: a few that the goal looks at].",
 )
 @log_options
 @config_option(also=("settings", "beside", "level", "seed", "propensities"))

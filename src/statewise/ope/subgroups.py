@@ -26,7 +26,8 @@ from statewise.ope.intervals import bootstrap, cautious
 from statewise.ope.quotient import Quotient, standard_error
 
 FEWEST = 20  # units (or episodes) that a group needs, so that its error is known
-MOST_COLUMNS = 4  # by which groups are made where nobody says by which
+MOST_COLUMNS = 4  # by which groups are made where nobody says by which …
+OF_EACH_KIND = 2  # … words and numbers, where there are enough of both
 MOST_WORDS = 5  # of a column of words that makes groups
 DRAWS = 2000
 PERIODS = 4
@@ -56,15 +57,17 @@ def gains_of(decision: Decision, log: Dataset, groups: Mapping[tuple[str, str], 
     plain = standard_error(decision.influence, log.groups)
     # the whole interval is wider than its episodes show where propensities or critics were estimated
     wider = max(decision.standard_error / plain, 1.0) if plain > 0 else 1.0
+    doubted = any(one.outcome == "doubtful" and not one.allowed_for for one in decision.measures)
     level = 1 - (1 - decision.level) / len(kept)
     quotients = [_mean_over(members, each) for members in kept.values()]
     found = []
     bounds = bootstrap(quotients, log.groups, level, DRAWS, seed=0)
     for (column, name), members, one, bound in zip(kept, kept.values(), quotients, bounds, strict=True):
-        if decision.verdict == "weak":
+        if doubted:
             bound = cautious(bound, one, log.groups, level)
-        low, high = (one.value + wider * (end - one.value) for end in bound)
-        found.append(GroupGain(name, column, int(members.sum()), one.value, float(low), float(high)))
+        low, high = (float(one.value + wider * (end - one.value)) for end in bound)
+        if np.isfinite([low, high]).all():
+            found.append(GroupGain(name, column, int(members.sum()), one.value, low, high))
     return tuple(found)
 
 
@@ -105,16 +108,21 @@ def _in_order(column: Column, values: np.ndarray) -> list[str]:
 
 
 def sensible_columns(log: Dataset, importance: Mapping[str, float]) -> tuple[Column, ...]:
-    """Columns of few words first, then those on which the policy depends most; only where first states differ."""
+    """Columns of few words, then of numbers, of each those on which the policy depends most; if first states differ."""
     first = log.observations[log.starts[:-1]]
 
     def differs(column: Column) -> bool:
         values = column.values(first) if column.has_words else first[:, column.first].tolist()
-        return 1 < len(set(values)) and (not column.has_words or len(set(values)) <= MOST_WORDS)
+        return len(set(values)) > 1 and (not column.has_words or len(set(values)) <= MOST_WORDS)
 
-    useful = [column for column in columns_of(log) if differs(column)]
-    useful.sort(key=lambda column: (not column.has_words, -importance.get(column.name, 0.0)))
-    return tuple(useful[:MOST_COLUMNS])
+    useful = sorted(
+        filter(differs, columns_of(log)), key=lambda column: (not column.has_words, -importance.get(column.name, 0.0))
+    )
+    kinds = [[column for column in useful if column.has_words == worded] for worded in (True, False)]
+    wanted = [column for kind in kinds for column in kind[:OF_EACH_KIND]]
+    others = [column for column in useful if column not in wanted]
+    chosen = [*wanted, *others][:MOST_COLUMNS]
+    return tuple(column for column in useful if column in chosen)
 
 
 def named_columns(log: Dataset, names: Sequence[str]) -> tuple[Column, ...]:

@@ -91,12 +91,13 @@ def _leaves(observations: Float[np.ndarray, "n features"], actions: Int[np.ndarr
     if len(actions) > ROWS:
         some = np.linspace(0, len(actions) - 1, ROWS).astype(np.int64)
         observations, actions = observations[some], actions[some]
+    least = max(1, round(FEWEST * len(actions)))
     whole = np.asarray((observations == np.floor(observations)).all(axis=0))
     found: list[tuple[float, list[Leaf]]] = []
     for depth in range(1, DEEPEST + 1):
-        tree = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=FEWEST, random_state=0)
+        tree = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=least, random_state=0)
         tree.fit(observations, actions)
-        leaves = _merged(tree.tree_, tree.classes_.tolist(), whole, 0, {})
+        leaves = _merged(tree.tree_, list(map(int, tree.classes_)), whole, 0, {})
         agree = sum(int((actions[holds(bounds, observations)] == action).sum()) for bounds, action in leaves)
         found.append((agree / len(actions), leaves))
     best = max(agreement for agreement, _ in found)
