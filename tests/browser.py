@@ -85,7 +85,7 @@ class Browser:
         until(lambda: self.ask("location.href") == address and self.ask("document.readyState") == "complete")
 
     def ask(self, expression: str):
-        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
+        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
