@@ -488,10 +488,23 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
     today = certificate.decision.baseline.value
     assert f"deploy this {today + certificate.difference:.4g}, at least {today + certificate.low:.4g}" in shown
     assert f"log this next {improved.next.sentence}" in shown
-    assert f"100 % {certificate.difference:.4g} {certificate.low:.4g} supported deploy" in shown
-    for measure in certificate.decision.measures:
-        assert f"{measure.outcome} {measure.title}: {measure.sentence}." in shown
+    assert f"the goal {certificate.candidate}, chosen by what the learning episodes promise: " in shown
+    assert "100 % deploy" in shown
+    measures = certificate.decision.measures
+    for measure in measures:
+        doubtful = measure.outcome in ("bad", "doubtful")
+        assert (f"{measure.outcome} {measure.title}: {measure.sentence}." in shown) == doubtful
+    assert f"✓ {sum(measure.outcome == 'good' for measure in measures)} good" in shown
+    assert len(out.stdout.splitlines()) <= 40
     assert "learning by x: 1 of 2" in out.stderr
+    units = EPISODES // 4
+    assert f"learning from {units} units, by opposd, behaviour-cloning" in " ".join(out.stderr.split())
+    brief = run(path, "--config", tmp_path / "plan.toml", "--brief")
+    assert brief.stderr == ""
+    said = " ".join(brief.stdout.split())
+    assert f"{certificate.reason[1:]}. next {improved.next.sentence} deploy " in said
+    assert "check" not in said
+    assert len(brief.stdout.splitlines()) <= 12
     monkeypatch.undo()
 
     # called again, with the same log and plan, it learns nothing and says the same
