@@ -164,7 +164,7 @@ def test_report_of_a_run(run, tmp_path):
     (tmp_path / "run" / "decision.json").write_text(json.dumps(decision))
     out = run("report", tmp_path / "run", "--out", tmp_path / "page.html")
     assert "page.html: deploy. On 150 held-out episodes" in out.stdout
-    assert (tmp_path / "page.html").read_text().count("<svg") == 11
+    assert (tmp_path / "page.html").read_text().count("<svg") == 12
     (tmp_path / "run" / "decision.json").write_text('{"answer": "deploy"}')
     out = run("report", tmp_path / "run", "--out", tmp_path / "page.html")
     assert out.returncode == 2

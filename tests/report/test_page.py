@@ -124,7 +124,8 @@ def test_a_bad_check_says_what_would_help():
     first, *others = example().measures
     bad = replace(first, outcome="bad", remedy="What would help are more episodes")
     text = Page(render(ReportContent("collect more data", "A reason.", measures=(bad, *others)))).text
-    assert f"{bad.meaning} Here: The heaviest episode carries 4.8 %. What would help are more episodes." in text
+    assert f"{bad.meaning} So no number is believed. What would help are more episodes." in text
+    assert "The heaviest episode carries 4.8 %. Measured: 0.08" in text
     assert "Measured: 0.08 skewness² / episodes. Good up to 0.05, doubtful up to 0.5, bad beyond." in text
     assert "Measured: 84 effective episodes or units, at least. Good from 30, doubtful from 10, bad below." in text
 

@@ -80,6 +80,13 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
+def consequence(measure: Measurement) -> str:
+    """What an outcome that is not good does to the answer."""
+    if measure.outcome == "doubtful":
+        return "The interval is wider for it." if measure.allowed_for else "So a more careful bound counts."
+    return "So no number is believed." if measure.outcome == "bad" else "This could not be checked."
+
+
 def bounds(measure: Measurement) -> str:
     """The measured number, and from where on it would be doubtful or bad."""
     least, most = measure.bounds

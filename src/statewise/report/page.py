@@ -46,7 +46,19 @@ SECTIONS = {
     "made": "How it was made",
     "glossary": "Glossary",
 }
-FILTERS = ("number", "percent", "interval", "value", "gain", "count", "sentence", "bounds", "action", "minus")
+FILTERS = (
+    "number",
+    "percent",
+    "interval",
+    "value",
+    "gain",
+    "count",
+    "sentence",
+    "bounds",
+    "action",
+    "minus",
+    "consequence",
+)
 
 
 def render(content: ReportContent) -> str:
