@@ -87,6 +87,7 @@ def render(content: ReportContent) -> str:
         steps=next_steps(content),
         unchecked=UNCHECKED,
         tiles=[worth for worth in map(content.worth, ("current", "chosen", "gain", "goal")) if worth is not None],
+        least=_least(content),
         panels=panels,
         forests=forests_of(content),
         said=sentences_of(content),
@@ -95,6 +96,14 @@ def render(content: ReportContent) -> str:
         manifest=json.dumps({k: v for k, v in content.manifest.items() if k != "config"}, indent=2, ensure_ascii=False),
     )
     return re.sub(r"(\d) %", "\\1\N{NO-BREAK SPACE}%", html)  # no line ends between a number and its sign
+
+
+def _least(content: ReportContent) -> dict[str, float] | None:
+    """What the policy to deploy earns about and at least: what is done today does, and what is gained over it."""
+    today, gain = content.worth("current"), content.worth("gain")
+    if today is None or today.value is None or gain is None or gain.value is None or gain.low is None:
+        return None
+    return {"about": today.value + gain.value, "low": today.value + gain.low}
 
 
 def _sections(content: ReportContent, panels: dict[str, list[Panel]]) -> list[str]:
