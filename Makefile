@@ -14,18 +14,16 @@ demo: $(SET_UP)
 	@mkdir -p $(DEMO)
 	@echo "1. A log: 500 episodes of CartPole under random actions."
 	$(BIN)/statewise collect cartpole --episodes 500 --seed 0 --out $(DEMO)/first.parquet
-	$(BIN)/statewise inspect $(DEMO)/first.parquet
-	@echo "2. What may be deployed, what the goal is, and what to log next:"
-	$(BIN)/statewise improve $(DEMO)/first.parquet --preset quick --out $(DEMO)/run-1
+	@echo "2. What may be deployed, and what to log next (without --brief: all numbers and checks):"
+	$(BIN)/statewise improve $(DEMO)/first.parquet --preset quick --brief --out $(DEMO)/run-1
 	@echo "3. Deploy it, and log what it does. (The log is of a simulator: its mean return is the policy's true worth.)"
 	$(BIN)/statewise collect cartpole --behaviour $(DEMO)/run-1/policy.safetensors --episodes 500 --seed 1 --out $(DEMO)/second.parquet
 	@echo "4. The second round learns from both logs, and is judged by the new one:"
 	$(BIN)/statewise improve $(DEMO)/first.parquet $(DEMO)/second.parquet --today $(DEMO)/run-1/policy.safetensors \
-	  --preset quick --out $(DEMO)/run-2
+	  --preset quick --brief --out $(DEMO)/run-2
 	@echo "5. Deploy that, and so on:"
 	$(BIN)/statewise collect cartpole --behaviour $(DEMO)/run-2/policy.safetensors --episodes 500 --seed 2 --out $(DEMO)/third.parquet
-	@echo "Open $(DEMO)/run-2/report.html in a browser: the answer with all its reasons."
-	@echo "What may be deployed is $(DEMO)/run-2/policy.safetensors; the goal lies beside it, goal.safetensors."
+	@echo "Now open $(DEMO)/run-2/report.html in a browser: the answer with all its reasons."
 
 # Two workers on two cores: more threads for matrix products would only wait for each other.
 test: $(SET_UP_DEV) check browser

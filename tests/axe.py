@@ -1,28 +1,30 @@
-"""What axe-core, the usual judge of whether everyone can use a page, finds serious in the browser's page."""
+"""axe-core, which finds what keeps people from reading a page: contrast, names, order of headings, roles."""
 
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-WHY_NOT = "axe-core is not installed: pip install --no-deps axe-playwright-python"
+from browser import Browser
+
+GRAVE = ("serious", "critical")
 
 
-def axe_script() -> str | None:
-    """axe-core itself, from the wheel that carries it; None where that is not installed."""
+@cache
+def _source() -> str:
+    """The script itself; the package that brings it would drive a browser of its own."""
     found = find_spec("axe_playwright_python")
-    places = [] if found is None else [Path(place) for place in found.submodule_search_locations or ()]
-    return next((file.read_text() for place in places for file in place.rglob("axe.min.js")), None)
+    assert found is not None, "axe-core is not installed: pip install --no-deps axe-playwright-python"
+    assert found.origin is not None
+    return (Path(found.origin).parent / "axe.min.js").read_text()
 
 
-def serious(browser) -> list[str]:
-    """Each serious finding, as its rule and the elements that break it."""
-    script = axe_script()
-    assert script is not None, WHY_NOT
-    browser.send("Runtime.evaluate", expression=script)
-    answer = browser.send(
-        "Runtime.evaluate",
-        expression="axe.run().then(r => r.violations.filter(v => ['serious', 'critical'].includes(v.impact))"
-        ".map(v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).join('; ')))",
-        awaitPromise=True,
-        returnByValue=True,
-    )
-    return answer["result"]["value"]
+def findings(browser: Browser, impacts: tuple[str, ...] = GRAVE) -> list[str]:
+    """What axe finds on the page that is open, one line for each element."""
+    browser.ask(f"{_source()}; 1")
+    violations = browser.ask("axe.run().then(found => found.violations)")
+    return [
+        f"{one['impact']} {one['id']}: {node['html'][:160]}"
+        for one in violations
+        if one["impact"] in impacts
+        for node in one["nodes"]
+    ]

@@ -109,7 +109,7 @@ class Browser:
         self.arrive("!window.left")
 
     def ask(self, expression: str):
-        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
+        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 

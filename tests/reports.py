@@ -6,8 +6,13 @@ from functools import cache
 import numpy as np
 
 import statewise as sw
+from statewise.data.readable import columns_of
+from statewise.ope.examples import examples_of
 from statewise.ope.measures import Measurement
+from statewise.ope.subgroups import GroupGain
+from statewise.ope.who_loses import Changes
 from statewise.policies.network import Policy
+from statewise.policies.rule import rule_of
 from statewise.report.compare import action_map, agreement
 from statewise.report.content import (
     Calibration,
@@ -22,6 +27,7 @@ from statewise.report.content import (
     Situation,
     Worth,
 )
+from statewise.report.facts import FlowStep, LogFacts
 
 NAMES = ("age", "cell_count", "viral_load", "visits")
 ACTIONS = ("none", "drug A", "drug B", "both")
@@ -105,6 +111,23 @@ def example() -> ReportContent:
               PathStep(0.6, "weak", 8.1, -1.2), PathStep(0.7, "not identified")),
         next_log=NextLog("Log about 500 episodes of the policy to deploy.", 500, 0.83,
                          (Situation("cell_count ≤ 340", 0.21, "both", 0.1, 0.48),)),
+        facts=LogFacts(("treatment.csv",), 4000, 500, 0.98, "most episodes were cut off", "outcome", "visit_id",
+                       "patient", 480, "2019-03-01", "2023-11-30"),
+        step=0.44,
+        goal_name="OPPOSD",
+        rule=rule_of(policy, dataset, dataset),
+        subgroups=(GroupGain("age ≤ 61", "age", 80, 9.1, 3.2, 15.0), GroupGain("age > 61", "age", 70, 3.5, -2.0, 9.0),
+                   GroupGain("ward: ICU", "ward", 40, -8.0, -14.5, -1.5)),
+        changes=Changes(0.12, 5.9, (-3.0, 0.0, 3.0, 6.0, 9.0), (0.12, 0.2, 0.4, 0.28),
+                        (GroupGain("the lower half", "", 75, 2.0, -3.0, 7.0),
+                         GroupGain("the upper half", "", 75, 11.0, 4.0, 1018.0))),
+        periods=(GroupGain("first quarter", "", 38, 6.0, 1.0, 11.0), GroupGain("last quarter", "", 37, 7.0, 2.0, 12.0)),
+        estimators=(Worth("doubly-robust-state-ratio", "other", "supported", "x", 27.9, 24.1, 31.7, 84.3),
+                    Worth("importance", "other", "not identified", "x", reason="too few episodes carry it")),
+        examples=examples_of(dataset, policy.probabilities(dataset.observations), np.full((len(dataset), 4), 0.25),
+                             columns_of(dataset)),
+        flow=(FlowStep("4,040", "rows in the log"), FlowStep("4,000", "decisions", "40 more say where episodes ended"),
+              FlowStep("150", "episodes to judge by, which no choice has seen")),
         overlap=Histogram(tuple(np.geomspace(0.01, 20, 25).tolist()), tuple((heights / heights.sum()).tolist())),
         weight_shares=tuple(shares.tolist()),
         calibration=Calibration(tuple(predicted.tolist()),

@@ -24,6 +24,7 @@ from statewise.improvement import Plan, Stage, improve
 from statewise.learning.runs import RunFolder
 from statewise.ope.sensitivity import sentence as spoken
 from statewise.policies.network import Policy
+from statewise.policies.rule import rule_of
 from statewise.report.content import from_json, to_json
 from statewise.report.folder import from_run
 
@@ -203,9 +204,36 @@ def test_the_report_shows_the_path_and_what_to_do_next(partly):
     assert content.next_log.situations
     for one in content.next_log.situations:
         assert html.escape(one.where) in page
-    assert [worth.role for worth in content.worths] == ["current", "chosen", "goal", "gain"]
+    assert [worth.role for worth in content.worths] == ["current", "chosen", "goal", "gain", "other", "other", "other"]
     gain = content.worth("gain")
     assert (gain.value, gain.low) == (certificate.difference, certificate.low)
+
+
+def test_the_report_says_what_was_looked_at_and_who_gains(improved):
+    data, content = log(), improved.content
+    learning, judging = data.split(0.5, seed=0)
+    decision = improved.certificate.decision
+    assert (content.facts.episodes, content.facts.decisions) == (data.episodes, len(data))
+    assert (content.facts.discount, content.facts.names) == (1.0, ("a log of arrays",))
+    assert content.rule == rule_of(improved.goal, learning, judging)
+    assert content.step == improved.certificate.step
+    assert {one.column for one in content.subgroups} <= set(data.observation_names)
+    for groups in (content.subgroups, content.periods):
+        assert all(one.low <= one.gain <= one.high for one in groups)
+    whole = sum(one.gain * one.episodes for one in content.periods) / judging.episodes
+    assert whole == pytest.approx(decision.difference)
+    assert content.estimators[0].value == pytest.approx(decision.estimate.value)
+    assert [int(step.count.replace(",", "")) for step in content.flow[1:4]] == [
+        data.episodes, learning.episodes, judging.episodes,
+    ]  # fmt: skip
+    assert from_json(to_json(content)) == replace(content, settings=json.loads(to_json(content))["settings"])
+    assert improved.certificate.judged is None  # large, and of no use any more
+
+
+def test_subgroups_are_checked_before_anything_is_learned(tmp_path):
+    with pytest.raises(ValueError, match="subgroups: there is no column 'age'; choose from"):
+        improve(log(), CONFIG, plan=replace(PLAN, subgroups=("age",)), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_report_says_how_far_the_value_counts(improved):
@@ -272,7 +300,7 @@ def test_where_nothing_is_certified_there_is_no_policy_to_deploy(improved, tmp_p
     assert not (out / "policy.safetensors").exists()
     assert unclear.goal_file.is_file()
     assert RunFolder.open(out).policy()[1] == "the goal, which was not certified"
-    assert [worth.role for worth in unclear.content.worths] == ["current", "goal"]
+    assert [worth.role for worth in unclear.content.worths] == ["current", "goal", "other", "other", "other"]
     assert not any(one.deployed or one.passed for one in unclear.content.path)
     assert "deploy: " not in str(unclear).split("\n", 1)[1]
     assert not unclear.next.deploy
@@ -483,13 +511,33 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
     today = certificate.decision.baseline.value
     assert f"deploy this {today + certificate.difference:.4g}, at least {today + certificate.low:.4g}" in shown
     assert f"log this next {improved.next.sentence}" in shown
-    assert f"100 % {certificate.difference:.4g} {certificate.low:.4g} supported deploy" in shown
-    for measure in certificate.decision.measures:
-        assert f"{measure.outcome} {measure.title}: {measure.sentence}." in shown
+    assert f"the goal {certificate.candidate}, chosen by what the learning episodes promise: " in shown
+    assert "100 % deploy" in shown
+    measures = certificate.decision.measures
+    for measure in measures:
+        doubtful = measure.outcome in ("bad", "doubtful")
+        assert (f"{measure.outcome} {measure.title}: {measure.sentence}." in shown) == doubtful
+    assert f"✓ {sum(measure.outcome == 'good' for measure in measures)} good" in shown
+    assert len(out.stdout.splitlines()) <= 40
     assert "learning by x: 1 of 2" in out.stderr
+    units = EPISODES // 4
+    assert f"learning from {units} units, by opposd, behaviour-cloning" in " ".join(out.stderr.split())
+    brief = run(path, "--config", tmp_path / "plan.toml", "--brief")
+    assert brief.stderr == ""
+    said = " ".join(brief.stdout.split())
+    assert f"{certificate.reason[1:]}. next {improved.next.sentence} deploy " in said
+    assert "check" not in said
+    assert len(brief.stdout.splitlines()) <= 12
     monkeypatch.undo()
+
     # called again, with the same log and plan, it learns nothing and says the same
-    before = [(improved.folder / name).read_text() for name in ("decision.json", "manifest.json", "report.html")]
+    def written():
+        """Without the name of the log, which at first came from arrays, and its rows."""
+        decision = json.loads((improved.folder / "decision.json").read_text())
+        del decision["facts"]["names"], decision["flow"][0]
+        return decision, (improved.folder / "manifest.json").read_text()
+
+    before = written()
     monkeypatch.setattr("statewise.learning.program.Compiled.advance", None)
     again = run(path, "--config", tmp_path / "plan.toml", "--out", improved.folder, "--json")
     assert again.stderr == ""
@@ -505,9 +553,9 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
     assert printed["verdict"] == certificate.decision.verdict
     assert [one["name"] for one in printed["measures"]] == [one.name for one in certificate.decision.measures]
     assert printed["stopped_by_time"] == []
-    assert before == [
-        (improved.folder / name).read_text() for name in ("decision.json", "manifest.json", "report.html")
-    ]
+    after = written()
+    after[0]["flow"] = after[0]["flow"][-len(before[0]["flow"]) :]
+    assert before == after
 
 
 @pytest.mark.parametrize("steps", [3, 10, 15, 97, 2000])

@@ -34,6 +34,7 @@ from statewise.learning.today import model_of_today
 from statewise.learning.trackers.parquet import write_metrics
 from statewise.ope.certify import Certificate, certify
 from statewise.ope.next_log import NextLog
+from statewise.ope.subgroups import named_columns
 from statewise.policies.external import as_target
 from statewise.policies.files import StoredPolicy
 from statewise.policies.simple import constants
@@ -62,6 +63,7 @@ class Plan:
     level: float = 0.95
     propensities: str = "boosting"  # the model that estimates them, if the log has none
     seed: int = 0  # of the split, and of the first run
+    subgroups: tuple[str, ...] | None = None  # columns by which the report shows the gain; None: sensible ones
 
     def __post_init__(self) -> None:
         models = get_args(Model)
@@ -173,6 +175,7 @@ def improve(
     plan = Plan() if plan is None else plan
     logs = (log,) if isinstance(log, Dataset) else tuple(log)
     concat(logs)  # refuses logs that do not fit together
+    named_columns(logs[-1], plan.subgroups or ())
     _check_loggers(loggers, logs, today)
     known = _known(loggers[-1] if loggers else today)
     configs = _configs(logs[-1], config, plan)
@@ -213,14 +216,16 @@ def _improved(
     )
     content = from_certificate(
         certificate,
-        log=newest,
+        logs=logs,
+        learning=learning,
         judging=judging,
+        subgroups=plan.subgroups,
         curves=tuple(curve for name, run in runs.items() for curve in curves_of(run, name)),
         settings=_settings(plan, discount, learning, judging, logs),
         notes=tuple(f"The time budget stopped learning with {name} after {when}." for name, when in stopped.items()),
     )
     _write(certificate, content, RunFolder.open(out), newest.fingerprint)
-    return Improvement(certificate, content, out, tuple(stopped))
+    return Improvement(replace(certificate, judged=None), content, out, tuple(stopped))
 
 
 def _known(today: Any) -> Any:

@@ -164,12 +164,12 @@ def test_report_of_a_run(run, tmp_path):
     (tmp_path / "run" / "decision.json").write_text(json.dumps(decision))
     out = run("report", tmp_path / "run", "--out", tmp_path / "page.html")
     assert "page.html: deploy. On 150 held-out episodes" in out.stdout
-    assert (tmp_path / "page.html").read_text().count("<svg") == 11
+    assert (tmp_path / "page.html").read_text().count("<svg") == 12
     (tmp_path / "run" / "decision.json").write_text('{"answer": "deploy"}')
     out = run("report", tmp_path / "run", "--out", tmp_path / "page.html")
     assert out.returncode == 2
     assert "decision.json: decision: 'because' is missing" in out.stderr
-    assert (tmp_path / "page.html").read_text().count("<svg") == 11
+    assert (tmp_path / "page.html").read_text().count("<svg") == 12
 
 
 def test_a_tracker_that_is_not_there_is_told_before_learning(run, tmp_path):

@@ -61,6 +61,7 @@ def test_a_watch_has_a_bar_on_a_terminal_and_lines_elsewhere(terminal):
         watch.bar.refresh()
     shown = file.getvalue()
     if terminal:
+        assert "left" in shown
         assert "learning" in shown
         assert "3/10" in shown
         assert "V̂ 1.5" in shown
@@ -68,3 +69,18 @@ def test_a_watch_has_a_bar_on_a_terminal_and_lines_elsewhere(terminal):
         assert "3 of 10" not in shown
     else:
         assert shown == "3 of 10\n"
+
+
+def test_the_time_that_is_left_follows_from_what_is_done(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("statewise.cli.progress.time.monotonic", lambda: now[0])
+    watch = Watch(written(terminal=False)[0], "preparing")
+    watch.show("learning", 0, 10)
+    now[0] += 20
+    assert watch.left(2, 10) == ", about 80 s left"
+    assert watch.left(1, 40) == ", about 13 min left"
+    assert watch.left(9, 10) == ""  # two seconds are not worth a word
+    assert watch.left(10, 10) == ""
+    watch.show("judging", 1, 2)  # another title begins anew
+    now[0] += 30
+    assert watch.left(1, 2) == ", about 30 s left"

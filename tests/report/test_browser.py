@@ -2,6 +2,7 @@
 
 import pytest
 
+from axe import findings
 from browser import CHROMIUM, WHY_NOT, Browser
 from reports import example, refused
 from statewise.report.page import render
@@ -44,7 +45,7 @@ def test_it_opens_without_network_or_complaint(browser, pages):
         assert browser.ask("document.querySelectorAll('h1').length") == 1
         assert browser.ask("document.querySelectorAll('h2').length") >= 6
         assert browser.ask("[...document.querySelectorAll('[role=img]')].every(e => e.ariaLabel.length > 30)")
-        assert browser.ask("document.querySelectorAll('svg').length") == 11
+        assert browser.ask("document.querySelectorAll('svg').length") == 12
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
@@ -115,3 +116,57 @@ def test_the_keyboard_reaches_what_scrolls(browser, pages):
         browser.send("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
     assert browser.ask("document.activeElement.className") == "skip"
     assert browser.ask("document.activeElement.getBoundingClientRect().left") >= 0
+
+
+@pytest.mark.parametrize(("which", "width", "scheme"), [(0, 390, "dark"), (0, 1200, "light"), (1, 1200, "dark")])
+def test_axe_finds_nothing_that_keeps_people_from_reading(browser, pages, which, width, scheme):
+    browser.width(width)
+    browser.media(scheme=scheme)
+    browser.open(pages[which])
+    browser.ask("document.querySelectorAll('details').forEach(e => e.open = true)")
+    assert findings(browser, ("moderate", "serious", "critical")) == []
+
+
+def test_axe_would_find_it(browser, tmp_path):
+    bad = tmp_path / "bad.html"
+    bad.write_text("<html lang=en><title>x</title><main><h1 style='color: #eee; background: #fff'>Pale</h1><img src=x>")
+    browser.media()
+    browser.open(bad)
+    assert {line.split(":")[0] for line in findings(browser)} == {"serious color-contrast", "critical image-alt"}
+
+
+@pytest.mark.parametrize("width", [320, 360, 390])
+def test_no_number_is_cut_on_a_phone(browser, pages, width):
+    for page in pages:
+        browser.width(width)
+        browser.media()
+        browser.open(page)
+        browser.ask("document.querySelectorAll('details').forEach(e => e.open = true)")
+        every = "[...document.querySelectorAll('.scroll, .tile, td, dd, li')]"
+        cut = f"{every}.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.outerHTML.slice(0, 120))"
+        assert browser.ask(cut) == []
+        assert browser.ask("document.documentElement.scrollWidth") <= width
+
+
+def test_the_first_screen_holds_the_answer_and_what_it_is_about(browser, pages):
+    browser.width(1200, 900)
+    browser.media()
+    browser.open(pages[0])
+    for place in (".answer", ".tiles", ".next", ".facts"):
+        assert browser.ask(f"document.querySelector('{place}').getBoundingClientRect().bottom") <= 900, place
+    shown = browser.ask("document.querySelector('.facts').innerText")
+    for fact in ("treatment.csv", "2019-03-01 to 2023-11-30", "480 units", "patient", "outcome", "0.98", "cut off"):
+        assert fact in shown
+
+
+def test_paper_shows_what_is_folded(browser, pages):
+    browser.width(794)
+    browser.media("print")
+    browser.open(pages[0])
+    inside = (
+        "[...document.querySelectorAll('details > p, details > .scroll')].map(e => e.getBoundingClientRect().height)"
+    )
+    heights = browser.ask(inside)
+    assert len(heights) > 5
+    assert min(heights) > 5
+    browser.media()

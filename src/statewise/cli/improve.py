@@ -14,14 +14,14 @@ from rich.text import Text
 
 from statewise.algorithms import ALGORITHMS
 from statewise.base.decode import changed, decode
-from statewise.cli.certificate import certificate_as_json, show_certificate
+from statewise.cli.announce import announce
+from statewise.cli.certificate import certificate_as_json, show_answer, show_summary
 from statewise.cli.config import config_option
-from statewise.cli.decision import checks_table
 from statewise.cli.options import json_option, log_options, propensity_model_option
 from statewise.cli.progress import Watch
 from statewise.cli.propensities import ReadLike, read_log
 from statewise.cli.terminal import answers, echo_json, messages
-from statewise.cli.types import Duration, RegisteredName
+from statewise.cli.types import Duration, RegisteredName, listed
 from statewise.data.dataset import Dataset
 from statewise.improvement import Improvement, Plan, Stage, improve
 from statewise.learning.presets import OWN, preset
@@ -65,6 +65,13 @@ LINES = 10  # at most, of each stage of learning
 @click.option(
     "--time-budget", type=Duration(), help="Time limit, such as 5m; learning stops when its share is used up."
 )
+@click.option(
+    "--subgroups",
+    metavar="A,B,…",
+    callback=lambda ctx, param, value: None if value is None else listed(value),
+    help="Columns by which the report shows who gains and who loses [default: a few that the goal looks at].",
+)
+@click.option("--brief", is_flag=True, help="Print the answer in a few lines; the report has the rest.")
 @log_options
 @config_option(also=("settings", "beside", "level", "seed", "propensities"))
 @propensity_model_option
@@ -75,6 +82,7 @@ def command(
     today: Path | None,
     loggers: tuple[Path, ...],
     config: dict[str, Any],
+    brief: bool,
     as_json: bool,
     **options,
 ) -> None:
@@ -93,12 +101,14 @@ def command(
     out = Path("runs") / logs[-1].stem if out is None else out
     known = None if today is None else as_target(today)
     wrote = [as_target(logger) for logger in loggers]
+    if not brief:
+        announce(console, datasets, settings, plan)
     started = time.perf_counter()
     with Watch(console, "preparing") as watch:
         improvement = improve(
-            datasets, settings, out=out, today=known, loggers=wrote, plan=plan, progress=_watched(watch)
+            datasets, settings, out=out, today=known, loggers=wrote, plan=plan, progress=_watched(watch, brief)
         )
-    _show(improvement, time.perf_counter() - started, as_json)
+    _show(improvement, time.perf_counter() - started, brief, as_json)
 
 
 def _read(logs: Sequence[Path], options: dict[str, Any], console: Console) -> list[Dataset]:
@@ -129,21 +139,22 @@ def _asked(given: dict[str, Any], options: dict[str, Any]) -> tuple[Any, Plan]:
     return changed(preset(name, algorithm), changes, "settings"), plan
 
 
-def _watched(watch: Watch) -> Callable[[Stage], None]:
-    """Shows every stage; where there is no terminal, a line for each tenth of learning and one for each other stage."""
+def _watched(watch: Watch, brief: bool = False) -> Callable[[Stage], None]:
+    """Shows every stage; without a terminal, a line for each tenth of learning and one for each other, unless brief."""
     lines: dict[str, int] = {}
 
     def show(stage: Stage) -> None:
         watch.show(stage.name, stage.done, stage.total, stage.note)
         line = (LINES if stage.name.startswith("learning") else 1) * stage.done // stage.total
-        if line > lines.get(stage.name, 0):
+        if not brief and line > lines.get(stage.name, 0):
             lines[stage.name] = line
-            watch.line(f"{stage.name}: {stage.done:,} of {stage.total:,}  {stage.note}".rstrip())
+            left = watch.left(stage.done, stage.total)
+            watch.line(f"{stage.name}: {stage.done:,} of {stage.total:,}{left}  {stage.note}".rstrip())
 
     return show
 
 
-def _show(improvement: Improvement, seconds: float, as_json: bool) -> None:
+def _show(improvement: Improvement, seconds: float, brief: bool, as_json: bool) -> None:
     certificate = improvement.certificate
     if as_json:
         deploy = improvement.policy_file
@@ -160,15 +171,15 @@ def _show(improvement: Improvement, seconds: float, as_json: bool) -> None:
         )
         return
     console = answers()
-    show_certificate(console, certificate)
-    console.print(Text(f"  {improvement.content.counted}"))
-    console.print()
-    console.print(checks_table(certificate.decision))
-    console.print()
+    if brief:
+        show_answer(console, certificate)
+    else:
+        show_summary(console, certificate)
+        console.print()
     if improvement.policy_file is not None:
-        console.print(Text(f"  deploy      {improvement.policy_file}"))
-    console.print(Text(f"  goal        {improvement.goal_file}"))
-    console.print(Text(f"  report      {improvement.report}"))
+        console.print(Text(f"  deploy  {improvement.policy_file}"))
+    console.print(Text(f"  goal    {improvement.goal_file}"))
+    console.print(Text(f"  open    {improvement.report}"))
     if improvement.stopped:
         names = ", ".join(improvement.stopped)
         console.print(

@@ -57,7 +57,10 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, params=[PLUGIN], context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="statewise")
 def group() -> None:
-    """From logged decisions to a better policy you can trust."""
+    """From logged decisions to a better policy you can trust.
+
+    Begin with `statewise inspect log.csv`, then `statewise improve log.csv`. Every command has --help, with an example.
+    """
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ def concat(logs: Sequence[Dataset]) -> Dataset:
     offsets = np.cumsum([0, *(len(log) for log in logs)])
     starts = np.concatenate([[0], *(log.starts[1:] + offset for log, offset in zip(logs, offsets, strict=False))])
     said = next((log.ends for log in logs if log.ends is not None), None)
-    return replace(logs[0], starts=starts, estimated=None, ends=said, **columns)
+    return replace(logs[0], starts=starts, estimated=None, ends=said, origin=None, **columns)
 
 
 def _check_alike(first: Dataset, other: Dataset, number: int) -> None:

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from statewise.base.column import by_parts, repeated
 from statewise.base.drawn import drawn
 from statewise.data.horizon import CutOff, Horizon, horizon_of, said
+from statewise.data.origin import Origin
 from statewise.data.schema import Schema
 
 ROW_COLUMNS = ("observations", "actions", "rewards", "propensities", "distributions", "legal", "targets", "live")
@@ -70,6 +71,7 @@ class Dataset:
     ends: Horizon | None = None  # what its owner says of being cut off, and up to which step the value counts
     loggers: Int[np.ndarray, " episodes"] | None = None  # which of several logs each episode is of, the newest last
     schema: Schema | None = None  # what the columns of its table were taken for; None: it came from arrays
+    origin: Origin | None = None  # where it came from, for reports; None: it came from arrays, or is several
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "action_names", self.action_names or numbered(self.action_count))

@@ -30,6 +30,7 @@ from statewise.data.formats import (
 from statewise.data.frame import Opened, named_once, raw_from_frame
 from statewise.data.horizon import CutOff, Horizon, said
 from statewise.data.kept import as_saved, kept_schema, with_schema
+from statewise.data.origin import origin_of
 from statewise.data.rawlog import Columns
 from statewise.data.schema import Schema
 
@@ -114,6 +115,8 @@ def read(
         unknown = kept.propensity != "logged" and Columns().propensity not in opened.frame.columns
         propensity = "estimate" if unknown else propensity
     raw, more = raw_from_frame(opened, columns, propensity, ends, actions, schema)
+    time = raw.schema.columns.time if raw is not None and raw.schema and "time" in raw.schema.present else None
+    origin = origin_of(source, opened.frame, time)
     del opened  # its observations are copied by now, and sorting may copy them again
     findings.items += more.items
     if raw is None:
@@ -128,7 +131,7 @@ def read(
         return None, findings
     dataset, more = build(raw)
     findings.items += more.items
-    return dataset, findings
+    return None if dataset is None else replace(dataset, origin=origin), findings
 
 
 def save(dataset: Dataset, path: str | Path) -> None:

@@ -13,7 +13,7 @@ from statewise.base.drawn import drawn
 from statewise.data.dataset import Dataset
 from statewise.data.schema import Schema
 from statewise.learning.today import model_of_today
-from statewise.ope.evaluate import prepare
+from statewise.ope.evaluate import Judged, prepare
 from statewise.ope.gate import Answer, Decision, compare, gate
 from statewise.ope.next_log import NextLog, beyond, more_of_today, situations
 from statewise.ope.sensitivity import turning_point
@@ -63,6 +63,7 @@ class Certificate:
     goal_policy: Any
     today: Any  # the policy where the path begins
     beside: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)  # walks towards others, which came less far
+    judged: Judged | None = None  # what `decision` was made of, for those who ask more of the same log; large
 
     @property
     def value(self) -> float:
@@ -177,6 +178,7 @@ def certify(
         goal_policy=goal,
         today=start,
         beside={name: one.steps for name, one in walks.items() if name != found.candidate},
+        judged=judged,
     )
 
 

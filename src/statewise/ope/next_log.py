@@ -19,18 +19,22 @@ from statistics import NormalDist
 import numpy as np
 from jaxtyping import Float
 
+from statewise.data.dataset import Dataset
+from statewise.data.readable import columns_of
 from statewise.ope.estimators.state_ratio import carried_by_ratio
 from statewise.ope.gate import Decision, compare, rounded
 from statewise.ope.linear_critic import cross_fitted
 from statewise.ope.prepared import Case, Prepared
 from statewise.ope.quotient import standard_error
 from statewise.ope.walk import Ends
+from statewise.propensities.similar import Groups
 
 WANTED = 0.8  # chance that the next step passes
 JUDGING = 0.5  # of the next log, what judges
 MOST = 50  # times as many episodes as the log has: nobody plans further
 LARGEST = 0.05  # differences of probability that are worth a word
 SHOWN = 3  # situations
+SITUATION = 3  # conditions of one
 
 
 @dataclass(frozen=True)
@@ -146,11 +150,26 @@ def situations(
         action = int(np.argmax(after[group] - before[group]))
         if apart[group] < LARGEST:
             break
-        where = groups.describe(int(group), dataset.observation_names) or "everywhere"
+        where = _described(groups, int(group), dataset) or "everywhere"
         share = float(size[group] / size.sum())
         name = dataset.action_names[action]
         found.append(Situation(where, share, name, float(before[group, action]), float(after[group, action])))
     return tuple(found)
+
+
+def _described(groups: Groups, group: int, dataset: Dataset) -> str:
+    """The conditions of a group in the words of the log, where it has any; the last made come first."""
+    columns = columns_of(dataset)
+    if all(column.code.plain for column in columns):
+        return groups.describe(group, dataset.observation_names)
+    bounds = groups.bounds[group]
+    places = list(bounds)
+    said = {
+        max(map(places.index, own)): column.condition(bounds)
+        for column in columns
+        if (own := [j for j in column.features if j in bounds])
+    }
+    return ", ".join(text for _, text in sorted(said.items(), reverse=True)[:SITUATION] if text)
 
 
 def _spread(there: Case, here: Case) -> float:

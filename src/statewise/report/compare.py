@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from statewise.data.dataset import Dataset
+from statewise.data.readable import columns_of
+from statewise.policies.importance import importance_of
 from statewise.report.content import ActionMap, Agreement
 
 FEWEST = 5  # decisions that a cell needs to be shown
-SAMPLE = 5000  # decisions on which columns are compared
 
 
 def agreement(policy: Any, dataset: Dataset) -> Agreement:
@@ -26,22 +27,18 @@ def agreement(policy: Any, dataset: Dataset) -> Agreement:
 
 
 def influential_columns(policy: Any, dataset: Dataset, count: int = 2) -> list[int]:
-    """The columns whose shuffling changes the policy most: mean ½ Σ_a |π(a|s) − π(a|s′)|, s′ the shuffled s."""
-    rng = np.random.default_rng(0)
-    rows = rng.permutation(len(dataset))[:SAMPLE]
-    observations = np.asarray(dataset.observations[rows], dtype=np.float64)
-    before = policy.probabilities(observations)
-    changes = []
-    for j in range(observations.shape[1]):
-        shuffled = observations.copy()
-        shuffled[:, j] = rng.permutation(shuffled[:, j])
-        changes.append(np.abs(policy.probabilities(shuffled) - before).sum(axis=1).mean() / 2)
-    return np.argsort(changes, kind="stable")[::-1][:count].tolist()
+    """The features whose shuffling changes the policy most, numbers where there are any; none if nothing does."""
+    changes = importance_of(policy, dataset, [[j] for j in range(dataset.observations.shape[1])])
+    numbers = [column.first for column in columns_of(dataset) if not column.has_words and changes[column.first] > 0]
+    order = numbers or np.flatnonzero(changes > 0).tolist()
+    return sorted(order, key=lambda j: -changes[j])[:count]
 
 
-def action_map(policy: Any, dataset: Dataset, cells: tuple[int, int] = (14, 10)) -> ActionMap:
-    """The logged and the proposed actions over the two most influential columns."""
+def action_map(policy: Any, dataset: Dataset, cells: tuple[int, int] = (14, 10)) -> ActionMap | None:
+    """The logged and the proposed actions over the two most influential columns; None where it looks at none."""
     columns = influential_columns(policy, dataset)
+    if not columns:
+        return None
     edges = [_edges(dataset.observations[:, j], n) for j, n in zip(columns, cells, strict=False)]
     edges = edges if len(edges) == 2 else [*edges, np.array([0.0, 1.0])]
     places = [_cell(dataset.observations[:, j], these) for j, these in zip(columns, edges, strict=False)] + [

@@ -1,9 +1,7 @@
 """What a report says, as plain values; `RUN/decision.json` holds the same, except for what is in the run folder anyway.
 
 decision.json is one object. Required: `answer` (deploy, do not deploy, collect more data) and `because` (one sentence).
-Optional, each described below with its class: `title`, `hidden_reason`, `value_name`, `counted`, `level`, `worths`,
-`measures`, `path`, `next_log`, `overlap`, `weight_shares`, `calibration`, `checkpoints`, `chosen`, `action_map`,
-`agreement`, `carriers`, `notes`, `settings`. `compare.action_map` and `compare.agreement` make these two;
+All else is optional; `ReportContent` lists it, and each part is described with its class.
 `to_json(ReportContent(…))` is the file's text. Learning curves, seeds, versions and the data's fingerprint come from
 the run folder.
 """
@@ -17,9 +15,14 @@ from typing import Any, Literal
 
 from statewise.base.decode import DecodeError, decode
 from statewise.base.jsonable import jsonable
+from statewise.ope.examples import Example
 from statewise.ope.measures import Measurement
 from statewise.ope.next_log import Situation
+from statewise.ope.subgroups import GroupGain
 from statewise.ope.verdict import Verdict
+from statewise.ope.who_loses import Changes
+from statewise.policies.rule import Rule
+from statewise.report.facts import FlowStep, LogFacts
 
 Answer = Literal["deploy", "do not deploy", "collect more data", "not evaluated"]
 Role = Literal["current", "chosen", "goal", "other", "gain"]  # gain: of the chosen policy over current practice
@@ -179,6 +182,16 @@ class ReportContent:
     measures: tuple[Measurement, ...] = ()  # what the answer rests on, the decisive one first
     path: tuple[PathStep, ...] = ()  # in the order of the steps, as far as they were tested
     next_log: NextLog | None = None
+    facts: LogFacts | None = None
+    step: float = 0.0  # how far to the goal the policy is that was judged: to be deployed, or the first one tested
+    goal_name: str = ""
+    rule: Rule | None = None  # the goal in a few words
+    subgroups: tuple[GroupGain, ...] = ()  # by the first state
+    changes: Changes | None = None  # who gains and who loses
+    periods: tuple[GroupGain, ...] = ()  # early and late
+    estimators: tuple[Worth, ...] = ()  # the same policy by other estimators
+    examples: tuple[Example, ...] = ()
+    flow: tuple[FlowStep, ...] = ()
     overlap: Histogram | None = None
     weight_shares: tuple[float, ...] = ()  # each held-out episode's share of the total weight
     calibration: Calibration | None = None  # where propensities were estimated

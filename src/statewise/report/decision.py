@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +10,17 @@ import numpy as np
 
 from statewise.data.dataset import Dataset
 from statewise.data.horizon import sentence
+from statewise.data.readable import columns_of
+from statewise.ope.beside import by_all_estimators, values_of_simple_rules
 from statewise.ope.certify import Certificate
 from statewise.ope.estimate import Estimate
+from statewise.ope.examples import examples_of
+from statewise.ope.subgroups import by_first_state, by_period, gains_of, named_columns, sensible_columns
+from statewise.ope.walk import OnRows
+from statewise.ope.who_loses import changes_of
+from statewise.policies.importance import importance_of
+from statewise.policies.probabilities import probabilities_of
+from statewise.policies.rule import rule_of
 from statewise.report.compare import action_map, agreement
 from statewise.report.content import (
     Calibration,
@@ -23,8 +33,10 @@ from statewise.report.content import (
     Role,
     Worth,
 )
+from statewise.report.facts import facts_of, flow_of
 
 NAMES = {"opposd": "OPPOSD", "offpac": "Off-PAC", "cql": "CQL", "fitted-q": "fitted Q"}
+COLUMNS = 5  # of an example: those on which the goal depends most
 SHOWN = 500  # shares of the weight; more could not be distinguished in a figure
 EDGES = np.geomspace(0.02, 50, 31)  # of π/μ; values beyond them count in the outermost bins
 
@@ -32,17 +44,20 @@ EDGES = np.geomspace(0.02, 50, 31)  # of π/μ; values beyond them count in the 
 def from_certificate(
     certificate: Certificate,
     *,
-    log: Dataset,
+    logs: Sequence[Dataset],
+    learning: Dataset,
     judging: Dataset,
     curves: tuple[Curve, ...],
+    subgroups: Sequence[str] | None = None,
     settings: dict[str, Any],
     notes: tuple[str, ...] = (),
 ) -> ReportContent:
-    """The report's content; `judging` is the part of the log that no choice has seen.
+    """The report's content; `judging` is the part of the newest log that no choice has seen.
 
-    Of the policy that may be deployed, or of the goal where there is none.
+    Of the policy that may be deployed, or of the goal where there is none. `subgroups` are the columns by which the
+    gain is shown, or None for sensible ones.
     """
-    decision = certificate.decision
+    decision, estimate = certificate.decision, certificate.decision.estimate
     policy = certificate.goal_policy if certificate.policy is None else certificate.policy
     return ReportContent(
         answer=certificate.answer,
@@ -55,6 +70,12 @@ def from_certificate(
         measures=decision.measures,
         path=_path(certificate),
         next_log=_next_log(certificate),
+        facts=facts_of(logs, estimate.discount),
+        step=certificate.step or certificate.tried[0].step,
+        goal_name=_name(certificate),
+        rule=rule_of(certificate.goal_policy, learning, judging),
+        flow=flow_of(logs, learning, judging, estimate.effective_sample_size),
+        **_beside(certificate, judging, subgroups),
         overlap=_overlap(judging, policy),
         weight_shares=_shares(decision.estimate),
         calibration=_calibration(judging),
@@ -62,9 +83,33 @@ def from_certificate(
         agreement=agreement(policy, judging),
         carriers=_carriers(decision.estimate, judging),
         notes=_notes(certificate, judging) + notes,
-        settings=settings | {"log": f"{log.episodes:,} episodes, {len(log):,} decisions"},
+        settings=settings,
         curves=curves,
     )
+
+
+def _beside(certificate: Certificate, judging: Dataset, subgroups: Sequence[str] | None) -> dict[str, Any]:
+    """What the judged episodes say beyond the answer: who gains, early and late, other estimators, examples."""
+    decision, judged, goal = certificate.decision, certificate.judged, certificate.goal_policy
+    columns = columns_of(judging)
+    importance = importance_of(goal, judging, [column.features for column in columns])
+    ranked = [columns[i] for i in np.argsort(-importance, kind="stable")]
+    today = probabilities_of(certificate.today, judging)
+    shown = sorted(ranked[:COLUMNS], key=lambda column: column.first)
+    found: dict[str, Any] = {"examples": examples_of(judging, probabilities_of(goal, judging), today, shown)}
+    if judged is None or decision.verdict == "not identified":
+        return found
+    weights = dict(zip((column.name for column in columns), importance.tolist(), strict=True))
+    asked = sensible_columns(judging, weights) if subgroups is None else named_columns(judging, subgroups)
+    policy = OnRows(judged.case.probabilities)
+    return found | {
+        "subgroups": gains_of(decision, judging, by_first_state(judging, asked)),
+        "changes": changes_of(decision, judged, today),
+        "periods": gains_of(decision, judging, by_period(judging)),
+        "estimators": tuple(
+            _worth(name, "other", one) for name, one in by_all_estimators(policy, judged.log, certificate.level).items()
+        ),
+    }
 
 
 def _worths(certificate: Certificate) -> tuple[Worth, ...]:
@@ -77,6 +122,9 @@ def _worths(certificate: Certificate) -> tuple[Worth, ...]:
         least = f"At least {certificate.low:.4g}, with {100 * certificate.level:g} % confidence."
         gain = Worth("gain", "gain", decision.verdict, decision.estimate.estimator, certificate.difference)
         rows.append(replace(gain, low=certificate.low, reason=least))
+    if certificate.judged is not None:
+        simple = values_of_simple_rules(certificate.judged.log, certificate.level)
+        rows += [_worth(name, "other", estimate) for name, estimate in simple.items()]
     return tuple(rows)
 
 

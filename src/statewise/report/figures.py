@@ -62,8 +62,8 @@ def path(items: Sequence[PathStep]) -> str:
         last = max((item.step for item in items if item.passed), default=0.0)
         if last < 1:
             axes.axvspan(last, 1, color=LINE, alpha=0.35, linewidth=0)
-            place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "top"}
-            axes.text((last + 1) / 2, 0.96, "not certified", color=MUTED, fontsize=9, **place)
+            place = {"transform": axes.get_xaxis_transform(), "ha": "right", "va": "top"}
+            axes.text(0.98, 0.96, "not certified", color=MUTED, fontsize=9, **place)
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_formatter(PercentFormatter(1))
         axes.set_xlabel("of the way from today to the goal")
@@ -149,6 +149,20 @@ def tail(shares: Sequence[float]) -> str:
         axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="episodes, heaviest first", ylabel="share of the weight")
 
     return svg_of("tail", draw)
+
+
+def changes(edges: Sequence[float], shares: Sequence[float]) -> str:
+    """How the expected change is spread over the episodes; losses in another colour."""
+
+    def draw(axes: Axes) -> None:
+        for left, right, share in zip(edges[:-1], edges[1:], shares, strict=True):
+            loss = (left + right) / 2 < 0
+            axes.bar((left + right) / 2, share, right - left, color=CURRENT if loss else ACCENT, alpha=0.8)
+        axes.axvline(0, color=CURRENT, linewidth=1.5, linestyle="--")
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.set(xlabel="expected gain over today", ylabel="episodes")
+
+    return svg_of("changes", draw)
 
 
 def calibration(points: Calibration) -> str:

@@ -39,6 +39,7 @@ def all_panels(content: ReportContent) -> dict[str, list[Panel]]:
         "support": _support_panels(content),
         "learning": _learning_panels(content),
         "difference": _difference_panels(content),
+        "changes": _changes_panel(content),
     }
 
 
@@ -76,6 +77,21 @@ def _path_panel(content: ReportContent) -> list[Panel]:
         "to the first that failed."
     )
     return [Panel("From today to the goal", figures.path(content.path), alt, caption)]
+
+
+def _changes_panel(content: ReportContent) -> list[Panel]:
+    changes = content.changes
+    if changes is None:
+        return []
+    alt = (
+        f"Histogram of the expected gain over today: {percent(changes.negative)} of the episodes are expected to lose; "
+        f"the middle one gains {number(changes.median)}."
+    )
+    caption = (
+        "What models of the judged episodes expect of the situations in which they begin. Left of the dashed line the "
+        "policy is expected to earn less than today."
+    )
+    return [Panel("Expected gain, episode by episode", figures.changes(changes.edges, changes.shares), alt, caption)]
 
 
 def _support_panels(content: ReportContent) -> list[Panel]:
