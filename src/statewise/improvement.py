@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from statewise.algorithms import Settings, name_of
 from statewise.base.drawn import drawn
@@ -35,11 +35,11 @@ from statewise.learning.trackers.parquet import write_metrics
 from statewise.ope.certify import Certificate, certify
 from statewise.ope.next_log import NextLog
 from statewise.ope.subgroups import named_columns
+from statewise.plan import Plan
 from statewise.policies.external import as_target
 from statewise.policies.files import StoredPolicy
 from statewise.policies.simple import constants
 from statewise.propensities.balanced import together
-from statewise.propensities.crossfit import Model
 from statewise.propensities.estimate import estimate_propensities
 from statewise.report.content import ReportContent
 from statewise.report.decision import from_certificate
@@ -49,35 +49,6 @@ LEARNING_PART = 0.5  # of the episodes (of the newest log, where there are sever
 FEWEST = 15  # episodes or units: fewer leave too few to judge by
 LEARNING = 0.8  # the share of a time budget for learning
 FIRST = 2 / 3  # of that, the share of the first algorithm
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How to go from a log to a decision; what is None follows from the log."""
-
-    discount: float | None = None
-    beside: tuple[Any, ...] = ("offpac", "cql")  # other algorithms to learn with, as settings or names
-    seeds: int = 1
-    updates: int | None = None  # None: as in the settings
-    time_budget: float | None = None  # seconds; learning stops at the first checkpoint after its share
-    level: float = 0.95
-    propensities: str = "boosting"  # the model that estimates them, if the log has none
-    seed: int = 0  # of the split, and of the first run
-    subgroups: tuple[str, ...] | None = None  # columns by which the report shows the gain; None: sensible ones
-
-    def __post_init__(self) -> None:
-        models = get_args(Model)
-        for name, expected, holds in (
-            ("seeds", "1 or more", self.seeds >= 1),
-            ("updates", "1 or more", self.updates is None or self.updates >= 1),
-            ("time_budget", "seconds, above 0", self.time_budget is None or 0 < self.time_budget < math.inf),
-            ("propensities", f"one of {', '.join(models)}", self.propensities in models),
-            ("level", "a number between 0.5 and 1", 0.5 < self.level < 1),
-            ("seed", "0 or more", self.seed >= 0),
-            ("discount", "a number above 0 and at most 1", self.discount is None or 0 < self.discount <= 1),
-        ):
-            if not holds:
-                raise ValueError(f"{name}: expected {expected}, got {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True)
