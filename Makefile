@@ -62,7 +62,7 @@ $(SET_UP): pyproject.toml
 
 $(SET_UP_DEV): $(SET_UP)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	$(BIN)/python -m pip install --quiet --no-deps axe-playwright-python  # for axe-core, which it carries; not for playwright
+	$(BIN)/python -m pip install --quiet --no-deps 'axe-playwright-python>=0.1.4'  # for axe-core, which it carries; not for playwright
 	@touch $@
 
 clean:
