@@ -1,4 +1,4 @@
-"""How long episodes of better policies last, by `fit_ratio` from logs of episodes of 22 steps: CartPole, random actions.
+"""How long episodes of better policies last, by `fit_ratio` from logs of 22-step episodes: CartPole, random actions.
 
     python benchmarks/lengths.py
 

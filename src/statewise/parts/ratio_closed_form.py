@@ -268,18 +268,13 @@ def _of_pairs(
     return jnp.concatenate([one * flow.importance[None, :, None] for one in sets], axis=1)
 
 
-@eqx.filter_jit
-def _combined(basis: Basis, beta: Float[Array, " rank"], states: Array, shares: Array | None) -> Array:
-    return basis.combined(beta, states, shares)
-
-
 def on_rows(basis: Basis, sample: Sample, solution: Solution, dataset: Dataset) -> Float[np.ndarray, " steps"]:
     """w on all rows of a long log, before negative values become 0."""
     values = np.empty(len(dataset))
     for some in blocks(len(dataset)):
         states = jnp.asarray(dataset.observations[some, : sample.inputs], jnp.float32)
         shares = None if sample.shares is None else sample.shares[jnp.asarray(dataset.time[some])]
-        values[some] = _combined(basis, solution.beta, states, shares)
+        values[some] = basis.combined(solution.beta, states, shares)
     return values
 
 

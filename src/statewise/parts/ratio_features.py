@@ -54,6 +54,7 @@ class Basis(eqx.Module):
         assert times is not None
         return _phi(self, states, jnp.asarray(hats(times, np.asarray(self.knots)), self.turn.dtype))
 
+    @eqx.filter_jit
     def combined(
         self,
         beta: Float[Array, " tests"],
