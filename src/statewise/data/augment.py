@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from statewise.base.column import like
 from statewise.data.dataset import Dataset
 from statewise.ops.blocks import BLOCK, blocks
 
@@ -55,7 +56,7 @@ class Scaler:
     def _in_blocks(self, observations: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n features"]:
         if len(observations) <= BLOCK:
             return self(observations)
-        scaled = np.empty(observations.shape, np.float32)
+        scaled = like(observations, observations.shape, np.float32)
         for rows in blocks(len(observations)):
             scaled[rows] = self(observations[rows])
         return scaled

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float, Int
 
+from statewise.base.column import like
 from statewise.data.dataset import ROW_COLUMNS, Dataset
 from statewise.data.horizon import Horizon, beyond
 
@@ -38,7 +39,7 @@ def with_clock(dataset: Dataset, limit: int, ends: bool = True) -> Dataset:
     dataset = up_to(dataset, limit)
 
     def widened(values: np.ndarray, time: np.ndarray) -> np.ndarray:
-        wider = np.empty((len(values), values.shape[1] + 1), values.dtype)
+        wider = like(values, (len(values), values.shape[1] + 1), values.dtype)
         wider[:, :-1], wider[:, -1] = values, clock(time, limit)
         return wider
 
