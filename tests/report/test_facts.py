@@ -82,6 +82,8 @@ def test_what_to_do_next_follows_the_answer():
     assert "Deploy policy.safetensors, beside this page: it follows the goal in 44 % of the decisions, and" in deploy[1]
     assert deploy[-1] == example().next_log.sentence
     assert "in every decision." in next_steps(replace(example(), step=1.0))[1]
+    leaning = next_steps(replace(example(), way="geometric"))
+    assert "it leans 44 % of the way from today towards the goal, in every decision." in leaning[1]
     wait = next_steps(replace(example(), answer="collect more data"))
     assert wait == ["Go on as today: nothing better is certain yet.", example().next_log.sentence]
     assert len(next_steps(ReportContent("not evaluated", "x"))) == 1

@@ -62,6 +62,7 @@ class Certificate:
     candidate: str  # the name of the policy that the path leads to, where there were several
     goal_policy: Any
     today: Any  # the policy where the path begins
+    way: Way = "mixture"  # how the policies between the two are made
     beside: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)  # walks towards others, which came less far
     judged: Judged | None = None  # what `decision` was made of, for those who ask more of the same log; large
 
@@ -177,6 +178,7 @@ def certify(
         candidate=found.candidate,
         goal_policy=goal,
         today=start,
+        way=ends.way,
         beside={name: one.steps for name, one in walks.items() if name != found.candidate},
         judged=judged,
     )

@@ -24,9 +24,16 @@ def next_steps(content: ReportContent) -> list[str]:
         return ["Run `statewise improve` on the log: it learns, judges and writes this page anew."]
     if content.answer != "deploy":
         return ["Go on as today: nothing better is certain yet.", *following]
-    share = "every decision" if content.step >= 1 else f"{percent(content.step)} of the decisions"
-    others = "" if content.step >= 1 else ", and as today in the others"
     steps = ["Read the rule, the examples and the checks below with someone who knows the decisions."]
     if content.step:
-        steps.append(f"Deploy policy.safetensors, beside this page: it follows the goal in {share}{others}.")
+        steps.append(f"Deploy policy.safetensors, beside this page: it {follows(content)}.")
     return [*steps, *following]
+
+
+def follows(content: ReportContent) -> str:
+    """How far the policy that was judged does as the goal would."""
+    if content.step >= 1:
+        return "follows the goal in every decision"
+    if content.way == "geometric":
+        return f"leans {percent(content.step)} of the way from today towards the goal, in every decision"
+    return f"follows the goal in {percent(content.step)} of the decisions, and does as today in the others"

@@ -184,6 +184,7 @@ class ReportContent:
     next_log: NextLog | None = None
     facts: LogFacts | None = None
     step: float = 0.0  # how far to the goal the policy is that was judged: to be deployed, or the first one tested
+    way: str = "mixture"  # how it lies between both: `policies.path`
     goal_name: str = ""
     rule: Rule | None = None  # the goal in a few words
     subgroups: tuple[GroupGain, ...] = ()  # by the first state

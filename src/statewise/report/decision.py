@@ -72,6 +72,7 @@ def from_certificate(
         next_log=_next_log(certificate),
         facts=facts_of(logs, estimate.discount),
         step=certificate.step or certificate.tried[0].step,
+        way=certificate.way,
         goal_name=_name(certificate),
         rule=rule_of(certificate.goal_policy, learning, judging),
         flow=flow_of(logs, learning, judging, estimate.effective_sample_size),

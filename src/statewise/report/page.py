@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from statewise.learning.runs import flattened
 from statewise.ope.sensitivity import sentence as hidden_reason
 from statewise.report import formatting
-from statewise.report.advice import UNCHECKED, next_steps
+from statewise.report.advice import UNCHECKED, follows, next_steps
 from statewise.report.content import ReportContent
 from statewise.report.groups import forests_of, sentences_of
 from statewise.report.panels import Panel, all_panels, legend
@@ -85,6 +85,7 @@ def render(content: ReportContent) -> str:
         sections=shown,
         contents=[(name, SECTIONS[name]) for name in shown],
         steps=next_steps(content),
+        follows=follows(content),
         unchecked=UNCHECKED,
         tiles=[worth for worth in map(content.worth, ("current", "chosen", "gain", "goal")) if worth is not None],
         least=_least(content),
