@@ -139,7 +139,10 @@ def test_slow_clients_are_sent_away_and_others_served(impatient):
             await asyncio.sleep(0.05)
             if reader.at_eof() or reader._buffer:
                 break
-        status, _ = await answer(reader)
+        try:
+            status, _ = await answer(reader)
+        except ConnectionResetError:  # the system drops an answer that a byte written after it has crossed
+            status = 408
         writer.close()
         return status, "", time.monotonic() - began
 

@@ -8,7 +8,8 @@ import pytest
 import statewise as sw
 from logs import simulated, without
 from statewise.data.augment import Scaler, pad, smooth
-from statewise.ope.evaluate import evaluate_all, prepare
+from statewise.ope.evaluate import Judged, evaluate_all, prepare
+from statewise.ope.quotient import standard_error
 from statewise.propensities import crossfit
 from statewise.propensities.widening import widening
 
@@ -162,12 +163,14 @@ def test_an_estimate_is_widened_by_how_far_it_moves_between_refits(log, estimato
     widened, known = evaluated(log), evaluated(replace(log, estimated=None))
     moved = [evaluated(refit).value for refit in log.refits]
     variance = sum((value - known.value) ** 2 for value in moved) / (len(moved) - 1)  # refits may all move one way
-    factor = (known.standard_error**2 + variance) ** 0.5 / known.standard_error
-    assert factor > 1.001
+    alone = Judged(policy, prepare(replace(log, estimated=None)), [estimator]).quotient(estimator)
+    noise = standard_error(alone.influence(), log.groups)
+    below, above = ((1 + variance / (noise**2 + side**2)) ** 0.5 for side in alone.allowance)
+    assert min(below, above) > 1.001
     assert widened.value == known.value
-    assert widened.low == pytest.approx(known.value - factor * (known.value - known.low))
-    assert widened.high == pytest.approx(known.value + factor * (known.high - known.value))
-    assert widened.standard_error == pytest.approx(factor * known.standard_error)
+    assert widened.low == pytest.approx(known.value - below * (known.value - known.low))
+    assert widened.high == pytest.approx(known.value + above * (known.high - known.value))
+    assert widened.standard_error == pytest.approx((noise**2 + variance + max(alone.allowance) ** 2) ** 0.5)
 
 
 def test_no_widened_interval_reaches_beyond_what_can_be_earned(log):

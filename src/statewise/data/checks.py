@@ -84,7 +84,7 @@ def _check_observations(raw: RawLog, layout: Layout, findings: Findings) -> None
             advice = "If this is a code for a missing value, fill it in; otherwise use a larger unit"
             findings.fault(name, rows_that(bad, TOO_LARGE), advice, layout.source_rows(bad))
         elif low == high and not raw.part:
-            warn_of_constant(name, low, findings)
+            warn_of_constant(name, float(low), findings)
 
 
 def warn_of_constant(name: str, value: float, findings: Findings) -> None:
