@@ -12,7 +12,7 @@ from statewise.domains.tabular import TabularMDP
 from statewise.ope.certify import most_promising
 from statewise.ope.evaluate import prepare
 from statewise.ope.gate import compare
-from statewise.ope.next_log import chance_of, enough, situations
+from statewise.ope.next_log import chance_of, enough, more_of_today, situations
 from statewise.ope.quotient import standard_error
 from statewise.ope.walk import Ends, Forecast, joint_factor, order_by, promise, walk
 
@@ -184,3 +184,23 @@ def test_situations_are_those_in_which_the_policy_differs():
     assert found[0].then == pytest.approx(1.0)
     assert "2" in found[0].where
     assert found[0].share == pytest.approx(np.mean(states == 2))
+
+
+def test_where_no_number_of_episodes_gives_a_fair_chance_none_is_told():
+    ready = prepare(log(200), discount=1.0)
+    judged, _ = compare(ends(log(200)).at(0.02), ready, near=True)
+
+    def first(gain: float, error: float):
+        low = gain - 1.645 * error
+        return replace(judged, verdict="supported", difference=gain, low=low, standard_error=error)
+
+    drowned = more_of_today(first(0.0005, 0.005), 0.02, ready, 0.95, 0.5)
+    assert drowned.episodes is None
+    assert 0 < drowned.chance < 0.8
+    assert "would settle it cannot be said" in drowned.sentence
+    clear = more_of_today(first(0.008, 0.005), 0.02, ready, 0.95, 0.5)
+    assert clear.episodes > 0
+    assert clear.chance >= 0.8
+    worse = more_of_today(first(-0.01, 0.005), 0.02, ready, 0.95, 0.5)
+    assert (worse.episodes, worse.chance) == (None, 0.0)
+    assert "would not help" in worse.sentence

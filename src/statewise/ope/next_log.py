@@ -54,13 +54,18 @@ class NextLog:
 
     deploy: bool  # whether the next log is of the policy to deploy, or of what is done today
     step: float  # that will be tested then, on the way from today to the goal
-    episodes: int | None  # in the next log; None: no number would do
+    episodes: int | None  # in the next log; None: no number would do, or none can be told
     chance: float  # that the step is certified then
     situations: tuple[Situation, ...] = ()
 
     @property
     def sentence(self) -> str:
         whose = "the policy to deploy" if self.deploy else "what is done today"
+        if self.episodes is None and self.chance > 0:
+            return (
+                f"How many episodes of {whose} would settle it cannot be said: as far as this log tells, the first "
+                "step hardly gains anything."
+            )
         if self.episodes is None:
             return (
                 f"More episodes of {whose} would not help: what is missing are decisions as the goal would take them."
@@ -108,6 +113,8 @@ def more_of_today(first: Decision, step: float, log: Prepared, level: float, par
     width = (first.difference - first.low) / NormalDist().inv_cdf(level)
     spread = max(width, first.standard_error) * np.sqrt(first.episodes)
     number, chance = enough(first.difference, first.standard_error, float(spread), whole, level)
+    if chance < WANTED:
+        return NextLog(False, step, None, chance)
     more = max(number / part * JUDGING - whole, whole / 4)
     return NextLog(False, step, rounded(more), chance)
 
