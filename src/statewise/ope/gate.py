@@ -50,6 +50,8 @@ class Decision:
     episodes_needed: int | None  # in all, about; None: none are, or no number would do, or it cannot be said
     hidden_reason: float | None  # Γ: so strong would one have to be to turn *deploy* over; None: it is not *deploy*
     influence: Float[np.ndarray, " episodes"]  # what each episode moves the difference by
+    # below and above, how many times as wide as the noise of the episodes alone the interval is
+    widened: tuple[float, float] = (1.0, 1.0)
 
     def __str__(self) -> str:
         return f"{self.answer}: {self.reason}"
@@ -152,6 +154,7 @@ def compare(
         episodes_needed=needed,
         hidden_reason=None,
         influence=paired.influence(),
+        widened=(factors[0], factors[1]),
     )
     return decision, judged
 

@@ -23,7 +23,7 @@ from statewise.data.dataset import Dataset
 from statewise.data.readable import ANY, Column, columns_of
 from statewise.ope.gate import Decision
 from statewise.ope.intervals import bootstrap, cautious
-from statewise.ope.quotient import Quotient, standard_error
+from statewise.ope.quotient import Quotient
 
 FEWEST = 20  # units (or episodes) that a group needs, so that its error is known
 MOST_COLUMNS = 4  # by which groups are made where nobody says by which …
@@ -54,9 +54,6 @@ def gains_of(decision: Decision, log: Dataset, groups: Mapping[tuple[str, str], 
     if not kept or not np.isfinite(decision.influence).all():
         return ()
     each = decision.difference + decision.influence
-    plain = standard_error(decision.influence, log.groups)
-    # the whole interval is wider than its episodes show where propensities or critics were estimated
-    wider = max(decision.standard_error / plain, 1.0) if plain > 0 else 1.0
     doubted = any(one.outcome == "doubtful" and not one.allowed_for for one in decision.measures)
     level = 1 - (1 - decision.level) / len(kept)
     quotients = [_mean_over(members, each) for members in kept.values()]
@@ -65,7 +62,9 @@ def gains_of(decision: Decision, log: Dataset, groups: Mapping[tuple[str, str], 
     for (column, name), members, one, bound in zip(kept, kept.values(), quotients, bounds, strict=True):
         if doubted:
             bound = cautious(bound, one, log.groups, level)
-        low, high = (float(one.value + wider * (end - one.value)) for end in bound)
+        # as the whole interval is, where propensities or critics were estimated
+        ends = zip(decision.widened, bound, strict=True)
+        low, high = (float(one.value + wider * (end - one.value)) for wider, end in ends)
         if np.isfinite([low, high]).all():
             found.append(GroupGain(name, column, int(members.sum()), one.value, low, high))
     return tuple(found)
