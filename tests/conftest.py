@@ -32,6 +32,16 @@ def pytest_configure(config):
     config.addinivalue_line("filterwarnings", "ignore::statewise.data.findings.LogWarning")
 
 
+@pytest.fixture(scope="module")
+def browser():
+    """A real one; tests that ask for it are left out where there is none."""
+    from browser import Browser
+
+    browser = Browser()
+    yield browser
+    browser.close()
+
+
 @pytest.fixture
 def trees():
     """A policy that acts by trees: two observations; do `no` below a = 0, `yes` above, `both` never by choice."""

@@ -8,12 +8,12 @@ import pytest
 
 import statewise as sw
 from statewise.algorithms import opposd
+from statewise.base import column
+from statewise.base.column import parts_of
 from statewise.data import augment
 from statewise.data.augment import Scaler
 from statewise.data.device import device_log
 from statewise.experiments.stack import stacked
-from statewise.ops import blocks as in_blocks
-from statewise.ops.blocks import blocks
 from statewise.ops.networks import initial_network
 from statewise.parts import critic, ratio_closed_form, ratio_features
 from statewise.parts.actor import Actor
@@ -119,11 +119,11 @@ def test_features_and_scales_in_blocks_are_those_of_all_rows(monkeypatch):
     at_once, scaler = ratio_features.make_basis(*arguments), Scaler.of(data)
     states = jnp.asarray(data.observations, jnp.float32)
     expected = np.asarray(at_once(states, data.time))
-    monkeypatch.setattr(in_blocks, "BLOCK", 100)
-    monkeypatch.setattr(augment, "BLOCK", 100)
+    monkeypatch.setattr(column, "PART", 100)
+    monkeypatch.setattr(augment, "PART", 100)
     got = np.asarray(ratio_features.make_basis(*arguments)(states, data.time))
     np.testing.assert_allclose(got @ got.T, expected @ expected.T, rtol=1e-2, atol=0.05)
-    assert [len(data.observations[rows]) for rows in blocks(len(data))] == [100] * 5 + [40]
+    assert [len(data.observations[rows]) for rows in parts_of(len(data))] == [100] * 5 + [40]
     again = Scaler.of(data)
     np.testing.assert_allclose(again.mean, scaler.mean, rtol=1e-12)
     np.testing.assert_allclose(again.std, scaler.std, rtol=1e-12)

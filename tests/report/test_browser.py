@@ -3,7 +3,7 @@
 import pytest
 
 from axe import findings
-from browser import CHROMIUM, WHY_NOT, Browser
+from browser import CHROMIUM, WHY_NOT
 from reports import example, refused
 from statewise.report.page import render
 
@@ -18,13 +18,6 @@ OVERFLOWING = """
   return box.width > 0 && (box.right > innerWidth + 1 || box.left < -1);
 }).map(e => e.outerHTML.slice(0, 80))
 """
-
-
-@pytest.fixture(scope="module")
-def browser():
-    browser = Browser()
-    yield browser
-    browser.close()
 
 
 @pytest.fixture(scope="module")

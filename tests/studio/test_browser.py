@@ -8,7 +8,7 @@ import pytest
 
 from awkward import email
 from axe import findings
-from browser import CHROMIUM, WHY_NOT, Browser, until
+from browser import CHROMIUM, WHY_NOT, until
 from statewise.report.content import from_json
 from statewise.studio.folder import StudioFolder
 from studios import FAST, studio
@@ -18,13 +18,6 @@ TOO_WIDE = "document.documentElement.scrollWidth - innerWidth"
 DARK = ("home", "faults", "answer")  # where every colour is
 CANNOT = "document.querySelector('.verdict.bad')"
 CAN = "document.querySelector('.verdict.good')"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    browser = Browser()
-    yield browser
-    browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -3,17 +3,7 @@
 import pytest
 
 from statewise.studio.folder import StudioFolder
-from studios import ADDRESS, OWN, client
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return StudioFolder.create(tmp_path / "studio")
-
-
-@pytest.fixture
-def pages(folder):
-    return client(folder)
+from studios import ADDRESS, OWN
 
 
 def test_the_link_of_the_terminal_opens_it_and_nothing_else_does(folder, pages):

@@ -7,19 +7,9 @@ import pytest
 import statewise as sw
 from awkward import clinic, email
 from statewise.studio.choices import Choices
-from statewise.studio.folder import StudioError, StudioFolder
+from statewise.studio.folder import StudioError
 from statewise.studio.reading import reading_of, with_menus
-from studios import client, given
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return StudioFolder.create(tmp_path / "studio")
-
-
-@pytest.fixture
-def pages(folder):
-    return client(folder)
+from studios import given
 
 
 def roles(folder, id):

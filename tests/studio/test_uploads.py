@@ -5,14 +5,9 @@ import asyncio
 import pytest
 
 from awkward import clinic
-from statewise.studio.folder import StudioError, StudioFolder
+from statewise.studio.folder import StudioError
 from statewise.studio.uploads import LONGEST_NAME, receive, shown_name
 from studios import client, given
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return StudioFolder.create(tmp_path / "studio")
 
 
 def receive_now(folder, name, *chunks, **limits):

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from statewise.base.column import like
+from statewise.base.column import PART, like, parts_of
 from statewise.data.dataset import Dataset
-from statewise.ops.blocks import BLOCK, blocks
 
 ABSORBED = "absorbed"  # the observation column that is 1 in the absorbing state and 0 elsewhere
 APART = 4.0  # the distance of the absorbing state from all others, in typical distances between states
@@ -54,10 +53,10 @@ class Scaler:
         )
 
     def _in_blocks(self, observations: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n features"]:
-        if len(observations) <= BLOCK:
+        if len(observations) <= PART:
             return self(observations)
         scaled = like(observations, observations.shape, np.float32)
-        for rows in blocks(len(observations)):
+        for rows in parts_of(len(observations)):
             scaled[rows] = self(observations[rows])
         return scaled
 
@@ -66,12 +65,12 @@ def _mean_and_deviation(
     observed: Float[np.ndarray, "n features"],
 ) -> tuple[Float[np.ndarray, " features"], Float[np.ndarray, " features"]]:
     """Of each column, block by block: NumPy's own deviation makes a copy of all rows in double precision."""
-    if len(observed) <= BLOCK:
+    if len(observed) <= PART:
         return observed.mean(axis=0, dtype=np.float64), observed.std(axis=0, dtype=np.float64)
     mean, squares = np.zeros(observed.shape[1]), np.zeros(observed.shape[1])
-    for rows in blocks(len(observed)):
+    for rows in parts_of(len(observed)):
         mean += observed[rows].sum(axis=0, dtype=np.float64) / len(observed)
-    for rows in blocks(len(observed)):
+    for rows in parts_of(len(observed)):
         squares += np.square(observed[rows] - mean).sum(axis=0)
     return mean, np.sqrt(squares / len(observed))
 

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import polars as pl
 
@@ -20,6 +20,14 @@ Ends = Literal["terminated", "truncated"]
 
 OPTIONAL = ("step", "propensity", "terminated", "truncated", "unit")
 LATER = ("action", "reward", "propensity", "terminated", "truncated")  # unknown before the decision
+
+
+def check_words(propensity: str, ends: str | None) -> None:
+    """Refuses what is none of the words that `load` and `scan` know."""
+    if propensity not in get_args(Propensity):
+        raise ValueError(f"propensity must be one of {get_args(Propensity)}, got {propensity!r}")
+    if ends not in (None, *get_args(Ends)):
+        raise ValueError(f"ends must be None or one of {get_args(Ends)}, got {ends!r}")
 
 
 @dataclass(frozen=True)

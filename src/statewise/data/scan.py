@@ -25,7 +25,7 @@ from statewise.data import learned_schema
 from statewise.data.buckets import ROW, Buckets, again
 from statewise.data.build import accept, build, warn_of_choices
 from statewise.data.checks import warn_of_constant, warn_of_single_episode
-from statewise.data.columns import Ends, Propensity
+from statewise.data.columns import Ends, Propensity, check_words
 from statewise.data.dataset import Dataset, numbered
 from statewise.data.findings import Finding, Findings, RowNames
 from statewise.data.frame import Opened, raw_from_frame
@@ -96,6 +96,7 @@ def read_scan(
     progress: Progress = lambda stage, done, total: None,
 ) -> tuple[Dataset | None, Findings]:
     """As `scan`, but returns the findings instead of raising them."""
+    check_words(propensity, ends)
     memory = memory_of_machine() // 4 if memory is None else memory
     if memory < LEAST_MEMORY:
         raise ValueError(f"memory: expected {in_words(LEAST_MEMORY)} at least, got {in_words(memory)}")

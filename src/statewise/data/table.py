@@ -8,14 +8,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from statewise.data.build import accept, build
 from statewise.data.checks import check
-from statewise.data.columns import Ends, Propensity
+from statewise.data.columns import Ends, Propensity, check_words
 from statewise.data.dataset import Dataset
 from statewise.data.findings import Findings, LogWarning
 from statewise.data.formats import (
@@ -82,10 +82,7 @@ def read(
     schema: Schema | None = None,
 ) -> tuple[Dataset | None, Findings]:
     """As `load`, but returns the findings instead of raising them."""
-    if propensity not in get_args(Propensity):
-        raise ValueError(f"propensity must be one of {get_args(Propensity)}, got {propensity!r}")
-    if ends not in (None, *get_args(Ends)):
-        raise ValueError(f"ends must be None or one of {get_args(Ends)}, got {ends!r}")
+    check_words(propensity, ends)
     named, ended = columns or Columns(), ends
     columns = named
     if schema is not None:

@@ -126,9 +126,10 @@ def certify(
     known = prepare(learning, discount=discount, seed=seed)
     today_learning, today_judging = probabilities_of(start, learning), probabilities_of(start, held_out)
 
+    goals = {name: probabilities_of(candidate, learning) for name, candidate in candidates.items()}
+
     def foreseen(name: str, way: Way) -> tuple[Forecast, ...]:
-        ends = Ends(today_learning, probabilities_of(candidates[name], learning), way)
-        return forecast(ends, known, held_out.episodes, level=level)
+        return forecast(Ends(today_learning, goals[name], way), known, held_out.episodes, level=level)
 
     forecasts: dict[str, tuple[Forecast, ...]] = {}
     for name in candidates:

@@ -46,10 +46,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from statewise.base.column import parts_of
 from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
 from statewise.data.device import Rows, RowTable, after_last
-from statewise.ops.blocks import blocks
 from statewise.ops.clock import hats
 from statewise.parts.chain import Chain
 from statewise.parts.ratio_features import Basis, ClosedForm
@@ -192,7 +192,7 @@ def _features(
     """φ in blocks; of a log with a clock, its last column is left to the times."""
     timed = has_clock(dataset)
     seen = states[:, :-1] if timed else states
-    each = ((jnp.asarray(seen[some], jnp.float32), times[some] if timed else None) for some in blocks(len(seen)))
+    each = ((jnp.asarray(seen[some], jnp.float32), times[some] if timed else None) for some in parts_of(len(seen)))
     return jnp.concatenate([basis(*one) for one in each])
 
 
@@ -271,7 +271,7 @@ def _of_pairs(
 def on_rows(basis: Basis, sample: Sample, solution: Solution, dataset: Dataset) -> Float[np.ndarray, " steps"]:
     """w on all rows of a long log, before negative values become 0."""
     values = np.empty(len(dataset))
-    for some in blocks(len(dataset)):
+    for some in parts_of(len(dataset)):
         states = jnp.asarray(dataset.observations[some, : sample.inputs], jnp.float32)
         shares = None if sample.shares is None else sample.shares[jnp.asarray(dataset.time[some])]
         values[some] = basis.combined(solution.beta, states, shares)

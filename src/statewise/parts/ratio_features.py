@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from statewise.ops.blocks import blocks
+from statewise.base.column import parts_of
 from statewise.ops.clock import hats, joint_moment, knots, smoothness
 from statewise.ops.kernels import FourierFeatures, fourier_features
 
@@ -147,7 +147,7 @@ def turned_together(
     states, _ = _principal(_second_moment(values, share), settings.rank, settings.smallest)
     at = knots(times, limit, settings.knots)
     smooth = smoothness(at)
-    parts = (joint_moment(values[some] @ states, hats(times[some], at), share[some]) for some in blocks(len(values)))
+    parts = (joint_moment(values[some] @ states, hats(times[some], at), share[some]) for some in parts_of(len(values)))
     moment = reduce(np.add, parts)
     moment = np.einsum("jm,jrks,kn->mrns", smooth, moment, smooth, optimize=True)
     count, rank = moment.shape[:2]
@@ -174,7 +174,7 @@ def _second_moment(
         part = values[some]
         return part.T @ (share[some, None] * part)
 
-    return reduce(np.add, map(of, blocks(len(values))))
+    return reduce(np.add, map(of, parts_of(len(values))))
 
 
 def _principal(
