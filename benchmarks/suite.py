@@ -20,19 +20,19 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-# Changes to OPPOSD's default; `brake` and `slow` are candidates for where the log ends (docs/decisions.md).
+# Changes to OPPOSD's default; how far to brake is a candidate for where the log ends (docs/decisions.md).
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
+    "no brake": {"least_share": 0.0},
     "brake .1": {"least_share": 0.1},
-    "brake .2": {"least_share": 0.2},
     "brake .3": {"least_share": 0.3},
-    "no anchor, brake .2": {"least_share": 0.2, "actor": {"anchor": {"weight": 0.0}}},
+    "no anchor": {"actor": {"anchor": {"weight": 0.0}}},
     "rate 1e-3": {"actor": {"learning_rate": 1e-3}},
     "rate 1e-4": {"actor": {"learning_rate": 1e-4}},
     "network critic": {"critic": {"closed_form": False}},
     "Off-PAC": {},
 }
-COMPARED = ("default", "brake .1", "brake .2", "brake .3")
+COMPARED = ("default", "no brake", "brake .1", "brake .3")
 ON_ACCELERATOR = ("hiv", "hiv-weak")
 ONE_CORE = {
     "OPENBLAS_NUM_THREADS": "1",

@@ -79,7 +79,7 @@ def test_the_critic_follows_what_changes_slowly(logs):
     assert 2 * root["doubly-robust-state-ratio"] < root["state-ratio"] < 0.05
 
 
-def test_what_the_critic_finds_missing_against_a_plain_loop(monkeypatch, logs):
+def test_what_the_critic_finds_missing_against_a_plain_loop(monkeypatch, logs, by_features):
     """Of a ratio that is held near 1, and so does not follow the policy at all."""
     monkeypatch.setattr(prepared_module, "RATIO", ClosedForm(regularisation=(1000.0,)))
     log = prepare(logs[0].dataset, discount=DISCOUNT)

@@ -22,6 +22,8 @@ from statewise.ope.support import support_of
 from statewise.ope.verdict import verdict_of
 from statewise.propensities.logged import logged_calibration
 
+pytestmark = pytest.mark.usefixtures("by_features")
+
 STATES = 4
 MDP = TabularMDP.random(STATES, 2, seed=3, termination=0.3)
 RNG = np.random.default_rng(0)

@@ -20,7 +20,7 @@ from statewise.ope.walk import OnRows
 
 
 @pytest.fixture(scope="module")
-def log():
+def log(by_features):
     family = DOMAINS["random-mdp"]
     assert isinstance(family, Family)
     source = family.problem(50_003)

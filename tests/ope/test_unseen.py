@@ -91,7 +91,7 @@ def test_what_two_episodes_show_was_seen_but_not_if_both_are_one_unit_s():
     assert seen_once(prepare(replace(twice, units=units), discount=1.0)).sum() == 6
 
 
-def test_the_interval_is_widened_by_the_spread_of_rewards_times_the_steps_unseen():
+def test_the_interval_is_widened_by_the_spread_of_rewards_times_the_steps_unseen(by_features):
     data = walks()
     seen = sw.evaluate(half, walks(far=()), discount=1.0)
     case = Case(prepare(data, discount=1.0), half(data))

@@ -49,7 +49,7 @@ class OPPOSD:
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
     smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are given this probability, and lead nowhere
     weigh_critic: bool = False  # the critic's errors are weighted by w(s) too
-    least_share: float = 0.0  # steps grow shorter once wρ has an effective share of the rows below this; 0: never
+    least_share: float = 0.2  # steps grow shorter once wρ has an effective share of the rows below this; 0: never
     updates: int = 2000
 
 

@@ -37,8 +37,12 @@ def near_today(policy: Quotient, earned: Quotient, log: Prepared) -> Quotient:
         numerator=plain.numerator - share * noise.numerator,
         allowance=plain.allowance.less(itself.allowance, share),
         unseen=max((plain.unseen or 0.0) - (itself.unseen or 0.0), 0.0),
-        imbalance=float(np.sqrt(max((plain.imbalance or 0.0) ** 2 - (share * (itself.imbalance or 0.0)) ** 2, 0.0))),
+        imbalance=_beyond(plain.imbalance, share * (itself.imbalance or 0.0)),
     )
+
+
+def _beyond(missed: float | None, today: float) -> float | None:
+    return None if missed is None else float(np.sqrt(max(missed**2 - today**2, 0.0)))
 
 
 def _best_share(plain: Quotient, noise: Quotient, log: Prepared) -> float:

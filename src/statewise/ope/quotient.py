@@ -44,6 +44,7 @@ class Quotient:
     unseen: float | None = None  # the share of the policy's steps where the log has never been, about
     allowance: Allowance = NONE  # beside what `influence` shows
     reweighted: bool = True  # False: it says nothing of the policy
+    by_states: bool = False  # it takes for granted that an observation tells all that matters
 
     @property
     def more_features(self) -> float:

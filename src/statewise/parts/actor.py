@@ -100,9 +100,9 @@ def ascend(
 ) -> tuple[Learned, Report]:
     """One of `updates` steps along E[w ρ ∇log π · A] = E[w ∇ρ · A]; `weight` is w, up to its scale.
 
-    Where A is known of all actions, along E[w Σ_a ∇π(a|s) A(s,a)], and without the anchor: such values are cautious
-    where the log has little to say, and few states or single decisions leave no others to drift in. `brake`, from 0 to
-    1, shortens the step.
+    `brake`, from 0 to 1, shortens the step. Where A is known of all actions, along E[w Σ_a ∇π(a|s) A(s,a)], and without
+    anchor or brake: such values are cautious where the log has little to say, and few states or single decisions leave
+    no others to drift in.
     """
     weight = weight / jnp.mean(weight)
     every_action = advantage.ndim > weight.ndim
@@ -126,9 +126,8 @@ def ascend(
 
     gradient, (spread, pull) = jax.grad(loss, has_aux=True)(learned.network)
     changes, state = optimiser(settings, updates).update(gradient, learned.optimiser)
-    length = settings.sure_steps if every_action else 1.0
-    if brake is not None or length != 1:
-        length = length if brake is None else length * brake
+    length = settings.sure_steps if every_action else brake
+    if length is not None:
         changes = jax.tree.map(lambda change: length * change, changes)
     network = optax.apply_updates(learned.network, changes)  # pyright: ignore[reportArgumentType]
     report = Report(spread, deviation, pull, optax.tree.norm(gradient))

@@ -21,13 +21,12 @@ from jaxtyping import Array, Bool, Float, Int
 from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, KnownStates, row_table
+from statewise.data.states import few_states, places_of
 from statewise.ops.networks import Network
 from statewise.parts import reward_model
 from statewise.parts.policy import log_policy
 
 CAUTION = 0.75  # c
-SAMPLE = 2000  # rows in which states must repeat, before all are compared
-ROWS_PER_STATE = 4  # at least, on average
 MOST_ENTRIES = 20_000_000  # of P̂
 
 
@@ -92,21 +91,16 @@ def _uniform(table: Float[Array, "states actions"]) -> Float[Array, "states acti
 
 def _counted(dataset: Dataset) -> KnownStates | None:
     """Counts of every (s,a) and (s,a,s') of a log with few states."""
-    timed = has_clock(dataset)
-    seen = dataset.observations[:, :-1] if timed else dataset.observations
-    sample = seen[np.random.default_rng(0).choice(len(seen), min(SAMPLE, len(seen)), replace=False)]
-    if len(np.unique(sample, axis=0)) * 2 > len(sample):
+    seen = dataset.observations[:, :-1] if has_clock(dataset) else dataset.observations
+    few = few_states(seen)
+    if few is None or len(few.states) ** 2 * dataset.action_count > MOST_ENTRIES:
         return None
-    states, first, place = np.unique(seen, axis=0, return_index=True, return_inverse=True)
-    count, actions = len(states), dataset.action_count
-    if count * ROWS_PER_STATE > len(seen) or count * count * actions > MOST_ENTRIES:
-        return None
+    (states, place), count, actions = few, len(few.states), dataset.action_count
     rows = jax.device_get(row_table(dataset, propensities=False).take(jnp.arange(len(dataset))))
-    following = _places(states, rows.next_state[:, : seen.shape[1]])
+    following = places_of(states, rows.next_state[:, : seen.shape[1]])
     onward = rows.onward > 0
     # nothing is known of a state in which no decision was logged: rows that lead there are left out
     usable = (rows.usable > 0) & (rows.live > 0) & (~onward | (following >= 0))
-    place = place.reshape(-1)
     pair = (place[usable], rows.action[usable])
     trials, rewards, noise = (np.zeros((count, actions)) for _ in range(3))
     np.add.at(trials, pair, 1.0)
@@ -120,18 +114,12 @@ def _counted(dataset: Dataset) -> KnownStates | None:
     return _on_device(
         place.astype(np.int32),
         states,
-        None if dataset.legal is None else dataset.legal[first],
+        None if dataset.legal is None else dataset.legal[few.first],
         mean,
         trials,
         moves / each[..., None],
         noise / each,
     )
-
-
-def _places(states: Float[np.ndarray, "n features"], others: Float[np.ndarray, "m features"]) -> Int[np.ndarray, " m"]:
-    """Where each of the others stands among the states; −1 where it does not."""
-    number = {state.tobytes(): i for i, state in enumerate(np.ascontiguousarray(states, np.float32))}
-    return np.array([number.get(one.tobytes(), -1) for one in np.ascontiguousarray(others, np.float32)], np.int64)
 
 
 def _on_device(

@@ -3,7 +3,7 @@
     V = mean V̂(s₀) + Σᵢ γᵗ wᵢ ρᵢ (rᵢ + γcV̂(s'ᵢ) − Q̂(sᵢ,aᵢ)) / Σᵢ γᵗ wᵢ ρᵢ (1 − γcᵢ)
 
 Errors in w and Q̂ enter as their product. Both are regularised, so that it is not nothing: what an episode does to w and
-to Q̂ is counted.
+to Q̂ is counted. In a log of few states both come from counts (`ope.counted`), and nothing is regularised.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
+from statewise.ope.attainable import reach
 from statewise.ope.centred import centred
+from statewise.ope.counted import counted, in_states
 from statewise.ope.estimators.behaviour_return import behaviour_return
 from statewise.ope.estimators.state_ratio import carried_by_ratio, missed, within_horizon
 from statewise.ope.linear_critic import cross_fitted, moved_by
@@ -37,6 +39,9 @@ OVERSHOT = 0.5
 @centred
 def doubly_robust_state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
     """Tang, Feng, Li, Zhou, Liu (2020); Kallus and Uehara (2020)."""
+    policy = in_states(case)
+    if policy is not None:
+        return counted(case, rewards, policy)
     critic = cross_fitted(case, rewards)
     estimate = corrected(case, rewards, critic.chosen, critic.values)
     moved = moved_by(case, rewards, critic, carried_by_ratio(case))
@@ -48,7 +53,7 @@ def doubly_robust_state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) 
     moved = estimate.value - behaviour_return(case, rewards).value
     beyond = CUT * np.sqrt((estimate.negative or 0.0) * estimate.more_features) * moved
     unseen = unseen_steps(case)
-    allowance = _allowance([LEFT * leaning * error, beyond], unseen * _reach(case, rewards))
+    allowance = _allowance([LEFT * leaning * error, beyond], unseen * reach(case.prepared, rewards))
     share = unseen / float(carried_by_ratio(case).sum())
     return replace(estimate, leaning=abs(leaning), unseen=share, allowance=allowance)
 
@@ -57,16 +62,6 @@ def _allowance(missing: Sequence[float], either_way: float) -> Allowance:
     """On the side of what is missing all of it, on the other `OVERSHOT` of it."""
     sides = ([part if part * side > 0 else OVERSHOT * part for part in missing] for side in (-1, 1))
     return Allowance(*(float(np.linalg.norm([*parts, either_way])) for parts in sides))
-
-
-def _reach(case: Case, rewards: Float[np.ndarray, " steps"]) -> float:
-    """The spread of rewards that lie anywhere between the least and the greatest: range/√12.
-
-    So much may a step differ where the log has never been. What has ended earns 0.
-    """
-    counted = rewards[case.prepared.growth > 0]
-    ends = 0.0 if case.prepared.dataset.terminated.any() else float(counted[0])
-    return float(max(counted.max(), ends) - min(counted.min(), ends)) / np.sqrt(12)
 
 
 def corrected(

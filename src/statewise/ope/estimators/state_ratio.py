@@ -95,6 +95,7 @@ def _reweighted(case: Case, rewards: Float[np.ndarray, " steps"], equations: Equ
         base=base.copy(),
         mass=float(carries.sum() / visits.sum()),
         heaviest=float(max(solved.signed.max(), 0.0) * case.greatest_ratio),
+        by_states=True,
         imbalance=solved.excess,
         negative=solved.negative,
         rank=len(solved.beta),
@@ -124,5 +125,6 @@ def state_ratio_network(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quo
         weight=log.by_episode(carried),
         base=log.steps_each,
         mass=float(carried.sum() / visited.sum()),
+        by_states=True,
         imbalance=held_out_imbalance(log.equations, case.ratio, fitted.of_rows),
     )

@@ -20,11 +20,6 @@ from statewise.ope.support import support_of
 NOISE = 2.0  # standard errors that are chance
 
 
-def _by_states(evidence: Evidence) -> bool:
-    """Whether the estimate rests on a ratio of states, and so on the state telling all that matters."""
-    return evidence.support.imbalance is not None
-
-
 def _length(evidence: Evidence) -> tuple[float, float]:
     """The (discounted) length of episodes by the state ratio, and by what share of it that is wrong beyond chance."""
     log, case = evidence.log, evidence.case
@@ -116,7 +111,9 @@ LENGTH = Measure(
     meaning="All episodes are equally long, so a reward of 1 a step must be worth that length under every policy.",
     bounds=(0.01, 0.05),
     unit="of the length, beyond chance",
-    applies=lambda evidence: _by_states(evidence) and evidence.log.equally_long and len(evidence.log.discounts) > 1,
+    applies=lambda evidence: (
+        evidence.support.imbalance is not None and evidence.log.equally_long and len(evidence.log.discounts) > 1
+    ),
     value=lambda evidence: _length(evidence)[1],
     remedy=UNLIKE,
     sentence=lambda evidence: (
@@ -138,7 +135,7 @@ ITSELF = Measure(
     "policy is, must come to the same.",
     bounds=(3.0, None),
     unit="standard errors",
-    applies=lambda evidence: _by_states(evidence) and evidence.log.objective == "return",
+    applies=lambda evidence: evidence.estimate.by_states and evidence.log.objective == "return",
     value=_itself,
     sentence=_itself_sentence,
     missing="the behaviour could not be modelled closely enough to be judged",
@@ -150,7 +147,7 @@ AGREEMENT = Measure(
     remedy="What would help are observations that tell more, such as what happened before",
     bounds=(2.5, 3.5),
     unit="standard errors apart",
-    applies=lambda evidence: _by_states(evidence) and len(evidence.log.discounts) > 1,
+    applies=lambda evidence: evidence.estimate.by_states and len(evidence.log.discounts) > 1,
     value=_agreement,
     sentence=_agreement_sentence,
     missing="importance weights over whole episodes are too uneven to compare with",
