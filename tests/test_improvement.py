@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+import small
 import statewise as sw
 import statewise.cli
 from statewise import improvement
@@ -287,8 +288,9 @@ def test_a_time_budget_stops_learning_and_the_next_call_goes_on(improved, tmp_pa
     assert to_json(resumed.content) == to_json(improved.content)
 
 
-def test_where_nothing_is_certified_there_is_no_policy_to_deploy(improved, tmp_path):
+def test_where_nothing_is_certified_there_is_no_policy_to_deploy(improved, tmp_path, monkeypatch):
     """Nor one that an earlier call left there."""
+    small.few_steps(monkeypatch)
     out = tmp_path / "run"
     RunFolder.create(out)
     unclear = improve(log(NEVER), CONFIG, plan=PLAN, out=out)
@@ -391,7 +393,9 @@ def test_a_log_from_which_nothing_can_come_is_refused_before_anything_is_written
     assert not (tmp_path / "run").exists()
 
 
-def test_propensities_that_were_not_logged_are_estimated_on_each_part(tmp_path):
+def test_propensities_that_were_not_logged_are_estimated_on_each_part(tmp_path, monkeypatch):
+    small.few_steps(monkeypatch)
+    small.few_refits(monkeypatch)
     bare = replace(log(), propensities=None, distributions=None)
     plan = replace(PLAN, propensities="logistic")
     improvement = improve(bare, CONFIG, plan=plan, out=tmp_path / "run")
