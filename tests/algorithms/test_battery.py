@@ -191,14 +191,14 @@ def test_same_seed_gives_the_same_policy_bit_for_bit(runs, data, name):
     assert_same(runs(name), learn(name, data))
 
 
-# At the cost of compiling each anew. For OPPOSD and Off-PAC tests/learning/test_fit.py does; seeds are mapped in one
-# place for all (learning.program), so that those that take longest to compile are left to the long tests.
+# At the cost of compiling each anew. For OPPOSD tests/learning/test_fit.py does; seeds are mapped in one place for all
+# (learning.program), so that those that take longest to compile are left to the long tests.
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.long) if name in ("geoffpac", "acer", "sac") else name
+        pytest.param(name, marks=pytest.mark.long) if name in ("offpac", "geoffpac", "acer", "sac") else name
         for name in ROWS
-        if name not in ("opposd", "offpac")
+        if name != "opposd"
     ],
 )
 def test_seeds_together_learn_what_each_learns_alone(runs, data, name):
