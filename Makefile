@@ -7,6 +7,8 @@ SET_UP_DEV := $(VENV)/.set-up-dev
 DEMO := runs/demo
 # Compiled JAX programs are kept here between runs.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
+# So is compiled Python: without, every command that a test starts would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-long check docs clean browser
 
@@ -25,9 +27,10 @@ demo: $(SET_UP)
 	$(BIN)/statewise collect cartpole --behaviour $(DEMO)/run-2/policy.safetensors --episodes 500 --seed 2 --out $(DEMO)/third.parquet
 	@echo "Now open $(DEMO)/run-2/report.html in a browser: the answer with all its reasons."
 
-# Two workers on two cores: more threads for matrix products would only wait for each other.
+# Two workers on two cores: more threads for matrix products would only wait for each other. Tests of one file stay with
+# one worker, since they share runs that take seconds to make.
 test: $(SET_UP_DEV) check browser
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Tables, policies, runs and settings that were made to break a reader (docs/reliability.md has the numbers of the last
 # time), and kills, power losses and load by the hundred (docs/serving.md). Hours.

@@ -13,8 +13,11 @@ from jaxtyping import install_import_hook
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")
-# Programs are compiled quickly rather than well: in tests that takes far longer than to run them.
-QUICK_TO_COMPILE = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+# Programs are compiled quickly rather than well: in tests that takes far longer than to run them. And each in one
+# piece, since the other core has tests of its own to run.
+QUICK_TO_COMPILE = (
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+)
 if "XLA_FLAGS" not in os.environ:
     # an XLA that no longer knows a flag ends the process: asked in another one
     start = "from jaxlib import xla_client; xla_client.make_cpu_client()"

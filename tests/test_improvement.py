@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+import small
 import statewise as sw
 import statewise.cli
 from statewise import improvement
@@ -275,7 +276,10 @@ def test_a_time_budget_stops_learning_and_the_next_call_goes_on(improved, tmp_pa
     """Also where it was stopped before there was a manifest, or between a stretch's metrics and its state."""
     stages = []
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-    stopped = improve(log(), CONFIG, plan=replace(PLAN, time_budget=1e-3), out=tmp_path / "run", progress=stages.append)
+    plan = replace(PLAN, time_budget=1e-3)
+    with pytest.MonkeyPatch.context() as patch:
+        small.few_steps(patch)
+        stopped = improve(log(), CONFIG, plan=plan, out=tmp_path / "run", progress=stages.append)
     assert stopped.stopped == ("opposd", "behaviour-cloning")
     assert sum(stage.note == "stopped by the time budget" for stage in stages) == 2
     assert "The time budget stopped learning with opposd after 6 of 60 updates." in stopped.report.read_text()
@@ -287,8 +291,9 @@ def test_a_time_budget_stops_learning_and_the_next_call_goes_on(improved, tmp_pa
     assert to_json(resumed.content) == to_json(improved.content)
 
 
-def test_where_nothing_is_certified_there_is_no_policy_to_deploy(improved, tmp_path):
+def test_where_nothing_is_certified_there_is_no_policy_to_deploy(improved, tmp_path, monkeypatch):
     """Nor one that an earlier call left there."""
+    small.few_steps(monkeypatch)
     out = tmp_path / "run"
     RunFolder.create(out)
     unclear = improve(log(NEVER), CONFIG, plan=PLAN, out=out)
@@ -308,6 +313,7 @@ def test_where_nothing_is_certified_there_is_no_policy_to_deploy(improved, tmp_p
 
 def test_of_several_logs_all_are_learned_from_and_the_newest_is_today(tmp_path, monkeypatch):
     """A round later: today is a policy that is known."""
+    small.few_steps(monkeypatch)
     first, today = log(), np.array([[0.8, 0.2], [0.2, 0.8], [0.8, 0.2], [0.8, 0.2]])
     newest = log(today)
     learned, judged = [], []
@@ -391,7 +397,9 @@ def test_a_log_from_which_nothing_can_come_is_refused_before_anything_is_written
     assert not (tmp_path / "run").exists()
 
 
-def test_propensities_that_were_not_logged_are_estimated_on_each_part(tmp_path):
+def test_propensities_that_were_not_logged_are_estimated_on_each_part(tmp_path, monkeypatch):
+    small.few_steps(monkeypatch)
+    small.few_refits(monkeypatch)
     bare = replace(log(), propensities=None, distributions=None)
     plan = replace(PLAN, propensities="logistic")
     improvement = improve(bare, CONFIG, plan=plan, out=tmp_path / "run")

@@ -19,6 +19,7 @@ EPISODES = 300
 def played(monkeypatch):
     """Plays rounds with small networks; and the logs and the practice that `improve` was given in each."""
     small.defaults(monkeypatch)
+    small.few_steps(monkeypatch)
     given, improve = [], loop.improve
 
     def spied(logs, *arguments, **named):

@@ -39,7 +39,8 @@ GROUPS = {
     "Learning": "fit Result preset ALGORITHMS Algorithm",
     "Algorithms": "OPPOSD OffPAC GeoffPAC SAC ACER CQL FittedQ BehaviourCloning",
     "Their parts": "Actor Anchor Critic QNetwork ClosedForm RatioNetwork COPTD Emphasis Temperature",
-    "What is it worth?": "evaluate evaluate_all Estimate gate Decision select Selection prepare fit_ratio ESTIMATORS",
+    "What is it worth?": "evaluate evaluate_all Estimate gate Decision select Selection prepare fit_ratio ESTIMATORS "
+    "reward_sensitivity RewardPart",
     "What it rests on": "MEASURES Measure Measurement Support",
     "Policies": "load_policy Policy TreePolicy PathPolicy as_target",
     "Simulators": "DOMAINS rounds Round",

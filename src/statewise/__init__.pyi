@@ -47,6 +47,8 @@ from statewise.ope.measures import MEASURES as MEASURES
 from statewise.ope.measures import Measure as Measure
 from statewise.ope.measures import Measurement as Measurement
 from statewise.ope.next_log import NextLog as NextLog
+from statewise.ope.reward_sensitivity import RewardPart as RewardPart
+from statewise.ope.reward_sensitivity import reward_sensitivity as reward_sensitivity
 from statewise.ope.select import Selection as Selection
 from statewise.ope.select import select as select
 from statewise.ope.support import Support as Support

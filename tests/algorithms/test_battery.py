@@ -191,8 +191,16 @@ def test_same_seed_gives_the_same_policy_bit_for_bit(runs, data, name):
     assert_same(runs(name), learn(name, data))
 
 
-# for OPPOSD and Off-PAC tests/algorithms/test_learning.py does, at the cost of compiling them anew
-@pytest.mark.parametrize("name", [name for name in ROWS if name not in ("opposd", "offpac")])
+# At the cost of compiling each anew. For OPPOSD tests/learning/test_fit.py does; seeds are mapped in one place for all
+# (learning.program), so that those that take longest to compile are left to the long tests.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long) if name in ("offpac", "geoffpac", "acer", "sac") else name
+        for name in ROWS
+        if name != "opposd"
+    ],
+)
 def test_seeds_together_learn_what_each_learns_alone(runs, data, name):
     alone, together = learn(name, data, seeds=SEEDS[1:]), runs(name)
     np.testing.assert_allclose(policies_of(alone)[0], policies_of(together)[1], atol=1e-4)

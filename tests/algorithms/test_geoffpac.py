@@ -248,9 +248,10 @@ def test_in_a_stack_a_log_that_is_filled_up_has_the_weights_that_it_has_alone():
     assert len(shorter) < len(longer) - 10
     c, value, policy = of_ratio(np.array([0.7, 1.1, 1.3])), table([[1.0], [-2.0], [0.5]]), table(logits)
     config = GeoffPAC(counterfactual=0.8, **UNTRIMMED)
-    alone = geoffpac.weights(config, ready[0], c, value, policy)
+    weights = jax.jit(lambda *of: geoffpac.weights(config, *of))
+    alone = weights(ready[0], c, value, policy)
     filled = jax.tree.map(lambda leaf: leaf[0], stacked(ready))
-    together = geoffpac.weights(config, filled, c, value, policy)
+    together = weights(filled, c, value, policy)
     for one, other in zip(alone, together, strict=True):
         assert len(other) == len(longer)
         np.testing.assert_allclose(other[: len(shorter)], one, rtol=1e-4, atol=1e-5)

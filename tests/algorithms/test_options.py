@@ -22,15 +22,16 @@ from statewise.parts.q_network import QNetwork
 from statewise.parts.ratio import ClosedForm
 
 MDP = TabularMDP.random(states=4, actions=2, seed=2, termination=0.2)
+# all batches are alike: what is computed operation by operation is compiled for every size
 SHARED = {
     "discount": 1.0,
     "critic": Critic(hidden=(), batch=50, steps=2, warm_steps=2, closed_form=False),
-    "actor": Actor(hidden=(), batch=100, clone_steps=2, clone_batch=50, learning_rate=0.1),
+    "actor": Actor(hidden=(), batch=50, clone_steps=2, clone_batch=50, learning_rate=0.1),
 }
 CLOSED = ClosedForm(features=16, rank=4)
 Q = QNetwork(hidden=(), batch=50, steps=2)
 OFFPAC, PLAIN = OffPAC(**SHARED), OPPOSD(**SHARED, ratio=CLOSED)
-REPLAY = ACER(discount=1.0, critic=Q, hidden=(), batch=100, clone_steps=2)
+REPLAY = ACER(discount=1.0, critic=Q, hidden=(), batch=50, clone_steps=2)
 # without the weight, and with it
 WEIGHTS = {
     "the state ratio of OPPOSD": (OFFPAC, PLAIN),

@@ -9,10 +9,9 @@ from click.testing import CliRunner
 
 import statewise as sw
 from awkward import LOGS
-from small import defaults
+from small import alone, defaults, few_refits, few_steps
 from statewise.cli.main import group
 from statewise.data.schema import Schema
-from statewise.improvement import Plan
 from statewise.learning.runs import RunFolder
 from statewise.policies.act import arrange
 from statewise.policies.exports import EXPORTS
@@ -33,7 +32,9 @@ def answered(request, tmp_path_factory):
     assert len(flags) <= 4  # two flags, each with its value
     with pytest.MonkeyPatch.context() as patch:
         defaults(patch)
-        patch.setattr(Plan, "beside", ())
+        alone(patch)
+        few_steps(patch)
+        few_refits(patch)
         model = MODEL if "estimate" in flags else []
         arguments = ["improve", "log.csv", *flags, *FAST, *FASTER[name], *model, "--out", "run", "--json"]
         patch.chdir(folder)
@@ -87,6 +88,7 @@ def test_evaluate_needs_no_flag(answered, monkeypatch, run):
     monkeypatch.chdir(folder)
     with pytest.MonkeyPatch.context() as patch:
         defaults(patch)
+        few_refits(patch)
         model = MODEL if "estimate" in LOGS[name][1] else []
         ended = run("evaluate", "run/goal.safetensors", "log.csv", "--estimator", "per-decision", *model, "--json")
     assert ended.returncode == 0, ended.stderr

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 
 import statewise as sw
@@ -209,3 +210,66 @@ def test_the_model_of_propensities_can_be_chosen(folder, statewise):
     code, out, _ = statewise(*ask, "--propensity", "estimate", "--json")
     assert code == 0
     assert json.loads(out)["propensities"]["model"] == "logistic"
+
+
+@pytest.fixture
+def in_parts(folder):
+    """A file of the log with what its reward was made of, in no order."""
+    frame = DATA.to_polars().with_columns(cost=pl.col("action").cast(pl.Float64))
+    frame = frame.with_columns(paid=pl.col("reward") + 0.05 * pl.col("cost"))
+    frame.sample(fraction=1.0, shuffle=True, seed=0).write_parquet(folder / "parts.parquet")
+    return folder / "parts.parquet"
+
+
+def test_how_far_the_weights_of_a_reward_may_change(folder, in_parts, statewise):
+    log = sw.load(in_parts)
+    cost = (log.actions == 1).astype(float)
+    parts = {"paid": (1.0, log.rewards + 0.05 * cost), "cost": (-0.05, cost)}
+    asked = (folder / "better.safetensors", in_parts, *QUICK, "--reward-parts", "paid=1,cost=-0.05")
+    kept = sw.load_policy(folder / "better.safetensors")
+    found = sw.reward_sensitivity(kept, log, parts, estimator="weighted-per-decision", discount=1.0)
+    assert found[0].lower is not None
+    code, out, _ = statewise("evaluate", *asked)
+    assert code == 0
+    for one in found:
+        assert str(one) in words(out)
+    told = json.loads(statewise("evaluate", *asked, "--json")[1])["reward_parts"]
+    assert [(one["column"], one["weight"]) for one in told] == [("paid", 1.0), ("cost", -0.05)]
+    for one, known in zip(told, found, strict=True):
+        assert one["lower"] == pytest.approx(known.lower)
+        assert one["upper"] == pytest.approx(known.upper)
+        assert one["least_change"] == pytest.approx(known.least_change)
+
+
+def test_of_a_run_the_parts_are_those_of_the_half_that_judges(folder, in_parts, statewise):
+    asked = (in_parts, *QUICK, "--reward-parts", "paid=1,cost=-0.05")
+    code, out, err = statewise("evaluate", folder / "run", *asked, "--json")
+    assert code == 0, err  # rows of the other half would not add up to the reward
+    assert json.loads(out)["reward_parts"] is not None
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ("paid", "expected COLUMN=WEIGHT, such as cost=-1, got 'paid'"),
+        ("paid=1,cost=0", "expected a column and a weight other than 0, got 'cost=0'"),
+        ("paid=1", "parts: their weighted sum differs from the reward by up to 0.05"),
+        ("paid=1,costs=-0.05", "costs"),
+    ],
+)
+def test_parts_that_cannot_be(folder, in_parts, statewise, parts, message):
+    code, out, err = statewise("evaluate", folder / "better.safetensors", in_parts, *QUICK, "--reward-parts", parts)
+    assert code == 2
+    assert message in words(out + err)
+
+
+def test_without_being_asked_nothing_is_said_of_parts(folder, statewise):
+    out = statewise("evaluate", folder / "better.safetensors", folder / "log.parquet", *QUICK, "--json")[1]
+    assert json.loads(out)["reward_parts"] is None
+
+
+def test_where_the_answer_is_not_deploy_no_weight_could_turn_it_over(folder, in_parts, statewise):
+    asked = ("evaluate", folder / "worse.safetensors", in_parts, *QUICK, "--reward-parts", "paid=1,cost=-0.05")
+    code, out, _ = statewise(*asked)
+    assert code == 0
+    assert "other weights of the reward have nothing to turn over" in words(out)

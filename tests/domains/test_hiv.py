@@ -162,18 +162,19 @@ def test_a_state_that_cannot_be_integrated_gives_nan_and_returns():
     assert np.isnan(in_float64(jax.jit(HIV.step))(np.full(6, np.nan), 3)[0]).all()
 
 
-def test_no_policy_breaks_the_simulator(simulate):
-    """A thousand policies: an action distribution each, from even to all but constant, and a stickiness each."""
+@pytest.mark.parametrize("policies", [300, pytest.param(1000, marks=pytest.mark.long)])
+def test_no_policy_breaks_the_simulator(simulate, policies):
+    """An action distribution each, from even to all but constant, and a stickiness each, for every policy."""
     generator = np.random.default_rng(1)
-    concentration = 10.0 ** generator.uniform(-1, 1, size=(1000, 1))
+    concentration = 10.0 ** generator.uniform(-1, 1, size=(policies, 1))
     preferences = generator.gamma(np.repeat(concentration, 4, axis=1)) + 1e-12
     cumulative = (preferences / preferences.sum(axis=1, keepdims=True)).cumsum(axis=1)
-    drawn = (generator.random((1000, 200, 1)) > cumulative[:, None]).sum(axis=2).clip(0, 3)
-    stays = generator.random((1000, 200)) < generator.random((1000, 1))
+    drawn = (generator.random((policies, 200, 1)) > cumulative[:, None]).sum(axis=2).clip(0, 3)
+    stays = generator.random((policies, 200)) < generator.random((policies, 1))
     actions = drawn
     for step in range(1, 200):
         actions[:, step] = np.where(stays[:, step], actions[:, step - 1], drawn[:, step])
-    assert len(np.unique(actions, axis=0)) > 800
+    assert len(np.unique(actions, axis=0)) > 0.8 * policies
 
     states, rewards = simulate(actions)
     assert np.isfinite(states).all()

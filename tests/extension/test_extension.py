@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import small
 import statewise as sw
 from statewise.learning.runs import RunFolder
 
@@ -60,7 +61,8 @@ def test_an_algorithm_an_estimator_and_a_measure_of_ones_own(log, tmp_path):
     assert (measure.outcome, measure.title) == ("good", "Actions tried alike")
 
 
-def test_all_of_them_go_through_improve_and_its_report(log, tmp_path):
+def test_all_of_them_go_through_improve_and_its_report(log, tmp_path, monkeypatch):
+    small.few_steps(monkeypatch)
     improvement = sw.improve(log, "constant", plan=sw.Plan(beside=()), out=tmp_path / "run")
     run = RunFolder.open(improvement.folder)
     assert run.manifest()["algorithm"] == "Constant"

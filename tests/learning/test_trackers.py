@@ -3,10 +3,8 @@
 import numpy as np
 import polars as pl
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from statewise.learning.runs import RunFolder
-from statewise.learning.trackers.mlflow import MlflowTracker
 from statewise.learning.trackers.parquet import ParquetTracker
 from statewise.learning.trackers.tensorboard import TensorBoardTracker
 
@@ -44,6 +42,8 @@ def test_parquet(folder):
 
 
 def test_tensorboard_by_its_own_reader(folder, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     for stops in ((10, 20), (30,)):  # the second time as after an interruption
         tracker = TensorBoardTracker(folder, tmp_path / "events")
         for update in stops:
@@ -60,6 +60,8 @@ def test_tensorboard_by_its_own_reader(folder, tmp_path):
 @pytest.mark.filterwarnings("ignore")  # MLflow's store warns of its own libraries
 def test_mlflow_by_its_own_client(folder, tmp_path):
     from mlflow import MlflowClient
+
+    from statewise.learning.trackers.mlflow import MlflowTracker
 
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     client = MlflowClient(uri)
@@ -79,5 +81,7 @@ def test_mlflow_by_its_own_client(folder, tmp_path):
 
 
 def test_an_mlflow_that_cannot_be_reached_is_reported_before_learning(folder):
+    from statewise.learning.trackers.mlflow import MlflowTracker
+
     with pytest.raises(ValueError, match="MLflow at nowhere://x: "):
         MlflowTracker(folder, "nowhere://x")

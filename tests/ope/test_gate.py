@@ -49,7 +49,7 @@ def test_the_difference_is_the_exact_one(estimator):
 def test_the_interval_covers_the_exact_difference_as_often_as_it_says():
     covered = []
     near = 0.7 * BEHAVIOUR + 0.3 * BETTER  # weights with short tails
-    for seed in range(150):
+    for seed in range(100):
         decision = sw.gate(of(near), log(150, seed), estimator="per-decision", draws=300, seed=seed)
         covered.append(decision.low <= truth(near) <= decision.high)
     assert 0.9 <= np.mean(covered) <= 0.99

@@ -314,9 +314,8 @@ def test_anchor_of_a_single_action_is_nothing():
     data = make([3, 4], actions=1)
     policy, clone = (initial_network(jax.random.key(seed), (2, 4, 1)) for seed in (0, 1))
     rows = device_log(data, 1.0).rows.take(jnp.arange(7))
-    pull, gradient = jax.value_and_grad(
-        lambda policy: anchor.penalty(Anchor(), policy, clone, rows, jax.random.key(2))
-    )(policy)
+    penalty = jax.value_and_grad(lambda policy: anchor.penalty(Anchor(), policy, clone, rows, jax.random.key(2)))
+    pull, gradient = jax.jit(penalty)(policy)
     assert float(pull) == 0
     assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(gradient))
 
@@ -333,8 +332,9 @@ def test_chance_of_the_taken_action_is_the_softmaxes(masked):
     def by_softmax(network):
         return jnp.exp(log_policy(network, rows.state, rows.legal))[jnp.arange(7), rows.action]
 
-    np.testing.assert_allclose(chance_of_taken(network, rows), by_softmax(network), rtol=1e-5)
-    one, other = (jax.jacobian(f)(network) for f in (lambda n: chance_of_taken(n, rows), by_softmax))
+    taken = jax.jit(lambda n: chance_of_taken(n, rows))(network)
+    np.testing.assert_allclose(taken, jax.jit(by_softmax)(network), rtol=1e-5)
+    one, other = (jax.jit(jax.jacobian(f))(network) for f in (lambda n: chance_of_taken(n, rows), by_softmax))
     for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-3, atol=1e-6)
 

@@ -1,5 +1,6 @@
 """Emphatic weights against a loop over a ragged log, and their mean against the exact weighting of a small problem."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,13 +16,15 @@ from statewise.parts.emphasis import Emphasis
 from statewise.parts.policy import log_policy
 
 DISCOUNT = 0.9
+# one program; operation by operation it would be hundreds
+of_log = eqx.filter_jit(emphasis.of_log)
 
 
 @pytest.mark.parametrize("settings", [Emphasis(), Emphasis(share=0.3, clip=1.1)])
 def test_against_a_loop(settings):
     data = make([3, 6, 1, 5])
     policy = initial_network(jax.random.key(0), (2, 3))
-    got = emphasis.of_log(settings, policy, device_log(data, DISCOUNT))
+    got = of_log(settings, policy, device_log(data, DISCOUNT))
     chances = np.exp(log_policy(policy, jnp.asarray(data.observations, jnp.float32)))
     expected = []
     for e in range(data.episodes):
@@ -42,7 +45,7 @@ def test_mean_in_each_state_is_the_exact_emphasis():
     data = collect_tabular(mdp, behaviour, episodes, horizon=60, seed=0)
     assert data.terminated.all()
     policy = Network((jnp.asarray(logits, jnp.float32),), (jnp.zeros(2),))
-    weights = np.asarray(emphasis.of_log(Emphasis(), policy, device_log(data, DISCOUNT)), np.float64)
+    weights = np.asarray(of_log(Emphasis(), policy, device_log(data, DISCOUNT)), np.float64)
     visits = mdp.visits(behaviour, 1.0)
     exact = np.linalg.solve(np.eye(3) - DISCOUNT * mdp.chain(softmax(logits)).T, visits)
     states = data.observations.argmax(axis=1)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +17,8 @@ from statewise.parts.ratio_closed_form import FOLDS, Flow, draw_rows, rememberin
 from statewise.parts.ratio_features import ClosedForm, turned_together
 
 STATES, ACTIONS = 5, 2
+# compiled whole: operation by operation it would be hundreds of programs
+solve, draw = eqx.filter_jit(ratio_closed_form.solve), eqx.filter_jit(draw_rows)
 EXACT = ClosedForm(regularisation=(1e-11,), rows=10**9)
 
 
@@ -81,8 +84,8 @@ def test_with_a_limit_the_population_gives_the_exact_ratio_and_value(limit, term
     with jax.enable_x64(True):
         flow, time, state, action, weight = population(mdp, behaviour, limit, discount)
         rho = policy[state, action] / behaviour[state, action]
-        rows, shares = draw_rows(flow, EXACT.rows, jax.random.key(0))
-        solution = ratio_closed_form.solve(EXACT, flow, rows, shares, jnp.asarray(rho)[rows])
+        rows, shares = draw(flow, EXACT.rows, jax.random.key(0))
+        solution = solve(EXACT, flow, rows, shares, jnp.asarray(rho)[rows])
         w = np.asarray(flow.phi[: len(time)] @ solution.beta)
     w = w / np.average(w[time == 0], weights=weight[time == 0])  # episodes begin alike: w has mean 1 there
     np.testing.assert_allclose(w, exact[time, state], rtol=1e-6)

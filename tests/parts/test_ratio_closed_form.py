@@ -29,6 +29,9 @@ DISCOUNT = {"discounted": 0.9, "renewal": 1.0, "continuing": 1.0}
 TERMINATION = {"discounted": 0.0, "renewal": 0.15, "continuing": 0.0}
 NEARLY_FREE = ClosedForm(regularisation=(1e-6,), rows=10**9)  # as little as single precision can bear
 
+# compiled whole: operation by operation it would be hundreds of programs
+solve, draw = eqx.filter_jit(ratio_closed_form.solve), eqx.filter_jit(draw_rows)
+
 
 def problem(seed, termination=0.0):
     """Transitions to a few states each, so that policies differ in where they go."""
@@ -85,8 +88,8 @@ def population(mdp, behaviour, chain, legal=None):
 
 @eqx.filter_jit
 def solved(settings, flow, rows, phi, policy):
-    where, weight = draw_rows(flow, settings.rows, jax.random.key(0))
-    solution = ratio_closed_form.solve(settings, flow, where, weight, action_ratio(policy, rows)[where])
+    where, weight = draw(flow, settings.rows, jax.random.key(0))
+    solution = solve(settings, flow, where, weight, action_ratio(policy, rows)[where])
     return phi @ solution.beta, solution.residual
 
 
@@ -112,9 +115,9 @@ def test_tests_of_state_and_action_hold_for_the_exact_ratio_and_for_no_other(cha
     state, following = (np.asarray(one).argmax(axis=1) for one in (rows.state, rows.next_state))
     fresh = jnp.asarray((mdp.initial[:, None] * kappa).T, jnp.float32) @ phi
     actions = Actions(jnp.asarray(kappa[state], jnp.float32), jnp.asarray(kappa[following], jnp.float32), fresh)
-    where, weight = draw_rows(flow, NEARLY_FREE.rows, jax.random.key(0))
+    where, weight = draw(flow, NEARLY_FREE.rows, jax.random.key(0))
     rho = action_ratio(linear(np.log(policy)), rows)[where]
-    solution = ratio_closed_form.solve(NEARLY_FREE, flow, where, weight, rho, actions)
+    solution = solve(NEARLY_FREE, flow, where, weight, rho, actions)
     np.testing.assert_allclose(phi @ solution.beta, exact, rtol=1e-4)
     pairs = ratio_closed_form._of_pairs(flow, where, weight * rho, actions)[0]
     assert pairs.shape == (2 * len(flow.fresh), len(flow.fresh))
@@ -281,8 +284,8 @@ def ragged(request):
 def solve_on(settings, data, chain, rho):
     basis = make_basis(settings, data.observations, 1.0, jax.random.key(4))
     flow = make_flow(basis, data, chained(data, chain))
-    rows, weight = draw_rows(flow, 10**6, jax.random.key(0))
-    solution = ratio_closed_form.solve(settings, flow, rows, weight, jnp.asarray(rho, jnp.float32)[rows])
+    rows, weight = draw(flow, 10**6, jax.random.key(0))
+    solution = solve(settings, flow, rows, weight, jnp.asarray(rho, jnp.float32)[rows])
 
     def raw(states):
         return np.asarray(basis.features(jnp.asarray(states, jnp.float32)), np.float64)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,7 @@ from statewise.ops.networks import initial_network
 from statewise.parts import q_network, retrace
 
 SCALE, TRACE = 2.0, 0.8
+draw, returns = eqx.filter_jit(retrace.draw), eqx.filter_jit(retrace.returns)
 
 
 def in_numpy(network, states):
@@ -53,9 +55,9 @@ def test_against_a_loop(masked, discount, used):
                 expected[i] = reward + used * (value + carried * (following - q[i + 1, a]))
             following = expected[i]
     log = device_log(data, discount, SCALE)
-    batch, valid = retrace.draw(log, jax.random.key(3), count=200)
+    batch, valid = draw(log, jax.random.key(3), count=200)
     networks = jax.tree.map(lambda leaf: leaf[None], critic)
-    got = np.asarray(retrace.returns(networks, policy, batch, log, 0.95, TRACE))
+    got = np.asarray(returns(networks, policy, batch, log, 0.95, TRACE))
     index, counts = np.asarray(batch.rows.index)[valid], np.asarray(batch.known)[valid]
     assert set(index) == set(range(len(data)))
     np.testing.assert_array_equal(counts > 0, known[index])

@@ -15,6 +15,7 @@ from statewise.cli.decision import checks_table, decision_as_json, hidden_reason
 from statewise.cli.options import json_option, log_options, propensity_model_option, seed_option
 from statewise.cli.progress import bar
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
+from statewise.cli.reward_parts import of_half, parts_as_json, read_parts, reward_parts_option, values
 from statewise.cli.scanned import is_scanned, scan_options
 from statewise.cli.terminal import answers, coloured, echo_json, messages, note, table
 from statewise.cli.types import RegisteredName
@@ -26,6 +27,7 @@ from statewise.ope.estimate import Estimate
 from statewise.ope.estimators import ESTIMATORS, USUAL
 from statewise.ope.evaluate import evaluate, prepare
 from statewise.ope.gate import Decision, gate
+from statewise.ope.reward_sensitivity import RewardPart, reward_sensitivity
 from statewise.ope.select import Selection, select
 from statewise.policies.external import as_target
 
@@ -42,6 +44,7 @@ class Evaluation:
     decision: Decision
     selection: Selection | None
     judged: Dataset
+    reward_parts: tuple[RewardPart, ...] | None  # None: they were not asked about
 
     @property
     def counted(self) -> str:
@@ -68,6 +71,7 @@ class Evaluation:
 @click.option(
     "--target-columns", is_flag=True, help="The policy is in columns target_0, target_1, … of LOG; give LOG alone."
 )
+@reward_parts_option
 @seed_option
 @log_options
 @scan_options
@@ -79,6 +83,7 @@ def command(
     estimators: tuple[str, ...],
     discount: float | None,
     target_columns: bool,
+    reward_parts: dict[str, float] | None,
     seed: int,
     as_json: bool,
     **options,
@@ -99,6 +104,7 @@ def command(
     known_by = run.policy()[0] if run else target  # what a run would act by stands for all of its checkpoints
     dataset, estimate = read_log(log, options, console, "target_" if target_columns else None, policy=known_by)
     _warn_of_training_data(dataset, run, known_by, console)
+    parts = read_parts(log, dataset, reward_parts) if reward_parts else {}
     known = run.manifest().get("config", {}).get("discount") if run else None
     gamma = discount_of(dataset, known if discount is None else discount)
     estimators = estimators or ((USUAL,) if is_scanned(log) else ("all",))
@@ -108,6 +114,7 @@ def command(
     selection, held_out, whole = None, None, dataset.episodes
     if run is not None:
         held_out, dataset = dataset.split(0.5, seed=seed)
+        parts = of_half(parts, seed)
     report = estimated(dataset, console, options["propensity_model"]) if estimate else dataset
     if held_out is not None:
         scored = estimated(held_out, console, options["propensity_model"]) if estimate else held_out
@@ -119,6 +126,7 @@ def command(
             estimates[name] = evaluate(target, ready, name)
             progress(done)
         decision = gate(target, ready, estimator=first, part=dataset.episodes / whole)
+    asked_about = reward_sensitivity(target, ready, values(parts), estimator=first) if parts else None
     evaluation = Evaluation(
         name="target columns" if target_columns else str(policy),
         log=log,
@@ -128,6 +136,7 @@ def command(
         decision=decision,
         selection=selection,
         judged=report,
+        reward_parts=asked_about,
     )
     if as_json:
         echo_json(_to_dict(evaluation), indent=2)
@@ -174,6 +183,10 @@ def _show(evaluation: Evaluation) -> None:
     )
     if decision.hidden_reason is not None:
         console.print(Text(hidden_reason(decision)))
+    for one in evaluation.reward_parts or ():
+        console.print(Text(str(one)))
+    if evaluation.reward_parts == ():
+        console.print(Text("The answer is not deploy: other weights of the reward have nothing to turn over."))
     console.print()
     console.print(checks_table(decision))
 
@@ -208,6 +221,7 @@ def _to_dict(evaluation: Evaluation) -> dict[str, Any]:
         "horizon": evaluation.judged.horizon._asdict() | {"sentence": evaluation.counted},
         "estimates": [one.as_dict() for one in evaluation.estimates.values()],
         "gate": decision_as_json(evaluation.decision),
+        "reward_parts": parts_as_json(evaluation.reward_parts),
         "selection": None
         if chosen is None
         else {
