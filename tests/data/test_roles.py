@@ -76,17 +76,17 @@ def test_a_patient_is_the_unit_where_there_are_stays():
 @pytest.mark.parametrize(
     ("name", "column", "reason"),
     [
-        ("Reward next", np.random.default_rng(1).normal(size=60), "its name speaks of what comes after the decision"),
+        ("Reward next", np.random.default_rng(1).normal(size=60), "its name suggests something after the decision"),
         (
             "clicked",
             np.tile([True, False], 30),
-            "its name speaks of an outcome, which is not known before the decision",
+            "its name suggests an outcome, which is not known before the decision",
         ),
-        ("propensity_score", np.full(60, 2.0) + np.arange(60) % 2, "its name speaks of a probability"),
+        ("propensity_score", np.full(60, 2.0) + np.arange(60) % 2, "its name suggests a probability"),
         ("Ward ID", np.tile([1, 2], 30), "its name is that of an identifier"),
-        ("row", np.arange(60), "every row has another value, as identifiers do"),
+        ("row", np.arange(60), "every row has a different value, as identifiers do"),
         ("Country", ["NL"] * 60, "every row is the same"),
-        ("Points", None, "it follows the reward"),
+        ("Points", None, "it moves with the reward"),
         ("Note", [f"note {i // 2}" for i in range(60)], "there are 30 different words, and none of them is frequent"),
     ],
 )

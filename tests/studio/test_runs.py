@@ -56,7 +56,7 @@ def test_a_run_from_start_to_end(runs):
     assert [(stage.name, stage.done, stage.total) for stage in progress.stages] == [("learning with opposd", 1, 2)]
     assert progress.notes == ("columns: guessed",)
     assert runs.planned(id) == ["learning with opposd", "certifying"]
-    with pytest.raises(StudioError, match="another run is being worked on"):
+    with pytest.raises(StudioError, match="another run is in progress"):
         runs.start(("mail",))
     (runs.folder.run_path(id) / "go").write_text("")
     until(lambda: runs.progress(id).state == "finished")

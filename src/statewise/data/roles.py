@@ -55,7 +55,7 @@ class Guess:
             said.append("every episode is one decision, and ends by itself (`ends=...`)")
         if said:
             out = f". Left out: {', '.join(name for name, _ in self.left_out)}" if self.left_out else ""
-            advice = "Check them; each can be changed by what stands in brackets"
+            advice = "Check them; each can be changed by the setting in brackets"
             yield Finding("warning", "columns", f"guessed from names and contents: {'; '.join(said)}{out}", advice)
 
     def schema(

@@ -175,7 +175,7 @@ def calibration(points: Calibration) -> str:
         axes.scatter(points.predicted, points.observed, s=12 + 60 * sizes / max(sizes.max(), 1), color=ACCENT, zorder=3)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="estimated propensity", ylabel="really taken")
+        axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="estimated propensity", ylabel="actually taken")
 
     return svg_of("calibration", draw)
 
