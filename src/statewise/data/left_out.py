@@ -11,6 +11,7 @@ from statewise.data.rawlog import Columns
 
 AFTER = ("next", "after", "later", "future")
 IDENTIFIERS = ("id", "uuid", "guid", "name", "email", "phone", "mrn")
+FEW = 12  # values; a column called `season` or `store` that has no more describes, rather than identifies
 FOLLOWS = 0.999  # a correlation that leaves no doubt
 
 
@@ -26,7 +27,8 @@ def why_left_out(frame: pl.DataFrame, name: str, columns: Columns) -> str | None
     for role, what in (("reward", "an outcome"), ("terminated", "the end"), ("propensity", "a probability")):
         if normal(name) in SYNONYMS[role]:
             return f"its name suggests {what}, which is not known before the decision"
-    if set(parts) & set(IDENTIFIERS) or normal(name) in (*SYNONYMS["episode"], *SYNONYMS["unit"]):
+    called = normal(name) in (*SYNONYMS["episode"], *SYNONYMS["unit"]) and series.n_unique() > FEW
+    if set(parts) & set(IDENTIFIERS) or called:
         return "its name is that of an identifier"
     if series.n_unique() == len(series) and not series.dtype.is_float() and not series.dtype.is_temporal():
         return "every row has a different value, as identifiers do"
