@@ -46,7 +46,8 @@ def _range_sentence(evidence: Evidence) -> str:
     low, high = attainable(evidence.log)
     outside = _outside(evidence)
     where = "within" if outside == 0 else f"{outside:.1f} standard errors outside"
-    return f"the estimate lies {where} what can be earned, {low:.4g} to {high:.4g}"
+    between = f"{low:.4g} or more" if high == float("inf") else f"{low:.4g} to {high:.4g}"
+    return f"the estimate lies {where} what can be earned, {between}"
 
 
 def _itself(evidence: Evidence) -> float | None:
