@@ -166,7 +166,7 @@ def _read(
     if findings.faults:
         return
     pieces, count = shards.folder / "pieces", len(buckets.sizes)
-    dealing = partial(progress, "distributing rows to shards")
+    dealing = partial(progress, "dealing rows out to shards")
     take = buckets.slices() if buckets.in_order else buckets.dealt(pieces, dealing)
     for shard in range(shards.count, count):
         progress("reading shards", shard, count)
