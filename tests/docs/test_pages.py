@@ -140,8 +140,15 @@ def test_every_page_is_run_or_made_from_the_code():
         "notebooks",
     }
     assert {path.stem for path in (ROOT / "docs").glob("*.md")} <= known
-    for bare in ("commands", "api", "reference", "index", "decisions"):
+    for bare in ("commands", "api", "reference", "decisions"):
         assert not BLOCK.search((ROOT / "docs" / f"{bare}.md").read_text())
+
+
+def test_the_home_page_has_the_commands_of_the_readme():
+    """Which are run, with less to learn."""
+    (shown,) = blocks((ROOT / "docs" / "index.md").read_text(), "text")
+    run = "".join(blocks(README, "sh")).splitlines()
+    assert shown.replace("--preset quick", "--updates 5 --seeds 1").splitlines() == run[:2]
 
 
 def test_settings_shown_are_settings_known():
