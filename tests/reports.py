@@ -127,7 +127,7 @@ def example() -> ReportContent:
         examples=examples_of(dataset, policy.probabilities(dataset.observations), np.full((len(dataset), 4), 0.25),
                              columns_of(dataset)),
         flow=(FlowStep("4,040", "rows in the log"), FlowStep("4,000", "decisions", "40 more say where episodes ended"),
-              FlowStep("150", "episodes to judge by, which no choice has seen")),
+              FlowStep("150", "episodes to judge by, kept out of every choice")),
         overlap=Histogram(tuple(np.geomspace(0.01, 20, 25).tolist()), tuple((heights / heights.sum()).tolist())),
         weight_shares=tuple(shares.tolist()),
         calibration=Calibration(tuple(predicted.tolist()),

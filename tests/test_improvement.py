@@ -371,7 +371,7 @@ def test_where_nothing_further_is_known_no_chance_is_given(improved, partly):
         assert found.next.chance == 0
         assert found.next.sentence == (
             "Log about 2,000 episodes of the policy to deploy, with the probability of every decision, and improve "
-            "again: how much further it goes, only that log can tell."
+            "again: only that log can tell how much further it goes."
         )
 
 
@@ -519,7 +519,7 @@ def test_the_command_tells_a_person_and_a_machine(run, tmp_path, improved, monke
     today = certificate.decision.baseline.value
     assert f"deploy this {today + certificate.difference:.4g}, at least {today + certificate.low:.4g}" in shown
     assert f"log this next {improved.next.sentence}" in shown
-    assert f"the goal {certificate.candidate}, chosen by what the learning episodes promise: " in shown
+    assert f"the goal {certificate.candidate}, chosen for what the learning episodes promise: " in shown
     assert "100 % deploy" in shown
     measures = certificate.decision.measures
     for measure in measures:

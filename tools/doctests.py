@@ -1,14 +1,16 @@
-"""For the site's Python reference: examples in docstrings become blocks of code, without the flags for doctest."""
+"""For the site's Python reference: examples in docstrings become blocks of code that can be copied and pasted."""
 
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from typing import Any
 
 from griffe import Extension, Object
 
 EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", flags=re.M)  # up to the next empty line
 FLAG = re.compile(r" +# doctest: .*$", flags=re.M)
+PROMPT = re.compile(r"^(?:>>>|\.\.\.)(?: |$)")
 
 
 class Doctests(Extension):
@@ -20,4 +22,13 @@ class Doctests(Extension):
 
 
 def as_code(docstring: str) -> str:
-    return EXAMPLE.sub(lambda example: f"```pycon\n{FLAG.sub('', example[0])}\n```", docstring)
+    return EXAMPLE.sub(lambda example: _blocks(example[0]), docstring)
+
+
+def _blocks(example: str) -> str:
+    """What is typed and what it prints, each in blocks of their own and without prompts."""
+    blocks = []
+    for typed, lines in groupby(FLAG.sub("", example).split("\n"), lambda line: PROMPT.match(line) is not None):
+        text = "\n".join(PROMPT.sub("", line) for line in lines)
+        blocks.append(f"```{'python' if typed else 'text'}\n{text}\n```")
+    return "\n\n".join(blocks)

@@ -1,7 +1,7 @@
 """`improve`: a log in, a decision out: learn, walk towards what was learned, and write down what may be deployed.
 
 The log is split in two by whole unit (or episode). Policies are learned on the first half, which also says which of
-them promises most and in which order steps towards it are to be tested. The second half, which no choice has seen,
+them promises most and in which order steps towards it are to be tested. The second half, kept out of every choice,
 tests those steps against what is done today (`ope.certify`).
 
 run/                    the run of the first algorithm: manifest, metrics, checkpoints (see `learning.runs`)

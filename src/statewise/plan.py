@@ -13,15 +13,15 @@ from statewise.propensities.crossfit import Model
 class Plan:
     """How to go from a log to a decision; what is None follows from the log."""
 
-    discount: float | None = None
+    discount: float | None = None  # None: taken from the log, which gives 1 where episodes terminate
     beside: tuple[Any, ...] = ("offpac", "cql")  # other algorithms to learn with, as settings or names
-    seeds: int = 1
-    updates: int | None = None  # None: as in the settings
-    time_budget: float | None = None  # seconds; learning stops at the first checkpoint after its share
-    level: float = 0.95
-    propensities: str = "boosting"  # the model that estimates them, if the log has none
-    seed: int = 0  # of the split, and of the first run
-    subgroups: tuple[str, ...] | None = None  # columns by which the report shows the gain; None: sensible ones
+    seeds: int = 1  # runs of each algorithm
+    updates: int | None = None  # updates of the policy; None: as in the algorithm's settings
+    time_budget: float | None = None  # seconds; learning stops at the first checkpoint after its share of them
+    level: float = 0.95  # confidence of bounds and intervals
+    propensities: str = "boosting"  # the model that estimates propensities, if the log has none
+    seed: int = 0  # seed of the split, and of the first run
+    subgroups: tuple[str, ...] | None = None  # columns by which the report shows the gain; None: chosen from the log
 
     def __post_init__(self) -> None:
         models = get_args(Model)

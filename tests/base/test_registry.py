@@ -39,5 +39,5 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
 
 def test_a_name_that_is_taken_is_refused():
     animals = Registry("animal", {"pi": "math:pi"})
-    with pytest.raises(ValueError, match="there already is an animal called 'pi'"):
+    with pytest.raises(ValueError, match="there is already an animal called 'pi'"):
         animals.add("pi", 3)

@@ -88,8 +88,8 @@ def test_what_numpy_writes_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("contents", "reason"),
     [
-        (npy(header((10**12,))), "should be of shape [1000000000000], and there are 0 bytes"),
-        (npy(header((2,)), bytes(8)), "and there are 8 bytes"),
+        (npy(header((10**12,))), "should have shape [1000000000000], but there are 0 bytes"),
+        (npy(header((2,)), bytes(8)), "but there are 8 bytes"),
         (npy(header((-1,)), b""), "'value'"),
         (npy(header((1,), "|O"), TRAP), "holds object, expected numbers or text"),
         (npy(header((1,), "<M8[s]"), bytes(8)), "expected numbers or text"),
@@ -135,7 +135,7 @@ def test_a_pickle_in_the_place_of_an_archive_is_not_opened(tmp_path):
     assert not MARK.exists()
     with pytest.warns(UserWarning, match="Duplicate name"):
         archive(path, [("a.npy", npy(header((0,)))), ("a.npy", npy(header((0,))))])
-    with pytest.raises(ArrayFileError, match="it holds an array twice"):
+    with pytest.raises(ArrayFileError, match="it holds the same array twice"):
         read_arrays(path)
 
 
@@ -171,12 +171,12 @@ def run(tmp_path):
     ("contents", "reason"),
     [
         ("", "its manifest.json is damaged"),
-        ("[" * 100_000, "it is nested too deep"),
-        ('{"a":' * 50_000, "it is nested too deep"),
+        ("[" * 100_000, "it is nested too deeply"),
+        ('{"a":' * 50_000, "it is nested too deeply"),
         ("[]", "its manifest.json is not that of a run"),
         ('{"config": 5}', "says '5' for 'config', not settings"),
         ('{"seeds": "many"}', "says 'many' for 'seeds', not a list"),
-        ('{"seeds": [1.5]}', "has seeds that are no whole numbers"),
+        ('{"seeds": [1.5]}', "has seeds that are not whole numbers"),
         ('{"config": {"discount": "1"}}', "has a discount of 1, expected 0 to 1"),
         ('{"config": {"discount": NaN}}', "has a discount of nan"),
         ('{"algorithm": null}', "says 'None' for 'algorithm', not a name"),
@@ -189,7 +189,7 @@ def test_manifests_are_checked(run, contents, reason):
         run.manifest()
     assert reason in str(caught.value)
     (run.path / "manifest.json").write_bytes(b"\xff\xfe{}")
-    with pytest.raises(RunError, match="it is not text in UTF-8"):
+    with pytest.raises(RunError, match="it is not UTF-8 text"):
         run.manifest()
 
 
@@ -222,9 +222,9 @@ def test_texts_are_bounded(tmp_path):
     with pytest.raises(DecodeError, match="not a TOML file"):
         read_settings(tmp_path / "s.toml")
     (tmp_path / "s.toml").write_bytes(b"a = '\xff'")
-    with pytest.raises(DecodeError, match="it is not text in UTF-8"):
+    with pytest.raises(DecodeError, match="it is not UTF-8 text"):
         read_settings(tmp_path / "s.toml")
-    with pytest.raises(DecodeError, match="it is nested too deep"):
+    with pytest.raises(DecodeError, match="it is nested too deeply"):
         from_json("[" * 100_000)
     (tmp_path / "manifest.json").write_text("[1]")
     assert manifest.read(tmp_path) is None

@@ -16,7 +16,7 @@ def test_the_parts_of_a_log_and_its_discount():
     assert log.split(maxsplit=1)[1] == "160 decisions in 40 episodes"
     assert "γ         1, since " in discount
     assert learning == "learning  from 20 episodes, by opposd, offpac, cql"
-    assert judging == "judging   by the other 20 episodes, which no choice has seen"
+    assert judging == "judging   by the other 20 episodes, kept out of every choice"
     halves = data.split(0.5, seed=0)
     assert [f"from {halves[0].episodes} " in learning, f"other {halves[1].episodes} " in judging] == [True, True]
 

@@ -206,7 +206,7 @@ def test_a_run_in_a_folder_of_other_things(name, place, told):
     (place / "mine").mkdir()
     (place / "mine" / "thesis.txt").write_text(GOOD)
     assert "mine: it holds other files; choose an empty folder" in told(call(name, out="mine"))
-    assert "log.csv: there is a file of that name" in told(call(name, out="log.csv"))
+    assert "log.csv: there is a file with that name" in told(call(name, out="log.csv"))
     assert files(place)["mine/thesis.txt"] == GOOD.encode()
 
 
@@ -300,7 +300,7 @@ def test_a_policy_for_other_observations(place, told):
     (place / "log.csv").write_text("\n".join([COLUMNS.replace("obs_b", "obs_c"), *ROWS]))
     assert "'b' is missing" in told(call("act"))
     answer = told(["evaluate", "p.safetensors", "log.csv", "--estimator", "per-decision"])
-    assert "the policy looks at a, b, and the log holds a, c" in answer
+    assert "the policy looks at a, b, but the log holds a, c" in answer
 
 
 def test_a_policy_that_does_not_fit_the_simulator(place, told):
@@ -309,7 +309,7 @@ def test_a_policy_that_does_not_fit_the_simulator(place, told):
 
 @pytest.mark.parametrize("given", ["0", "a,a", "a,", "two"])
 def test_actions_that_are_neither_a_number_nor_words(given, place, told):
-    words = f"expected a number above 0, or different names as A,B,C; got '{given}'"
+    words = f"expected a number above 0, or different names such as A,B,C; got '{given}'"
     assert words in told(["inspect", "log.csv", "--actions", given])
 
 

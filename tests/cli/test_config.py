@@ -74,4 +74,4 @@ def test_orders_and_names_that_hold_commas_come_back_from_a_written_file(place, 
 def test_an_order_that_is_none(given, place, run):
     ended = run("inspect", "log.csv", "--order", given)
     assert ended.returncode == 2
-    assert "expected a column and its words in order, as pain=low,mid,high" in ended.stderr
+    assert "expected a column and its words in order, such as pain=low,mid,high" in ended.stderr

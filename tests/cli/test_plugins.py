@@ -110,7 +110,7 @@ def test_a_plugin_s_command_needs_the_plugin_before_it(folder, statewise):
             "raise SystemExit('no more')",
             "the plugin 'bad' failed on import: SystemExit: no more (bad.py, line 1)",
         ),
-        ("bad", TOY.replace('"hello"', '"fit"'), "there already is a command called 'fit' (bad.py, line 16)"),
+        ("bad", TOY.replace('"hello"', '"fit"'), "there is already a command called 'fit' (bad.py, line 16)"),
         ("json.py", "x = 1", "json.py' has the name of another module; rename the file"),
         ("", None, "the plugin '' failed on import: ValueError: Empty module name"),
     ],

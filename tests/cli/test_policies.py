@@ -41,7 +41,7 @@ def test_act_finds_columns_by_name(run, policy, saved, tmp_path):
         ("a,b,c\n1,x,3\n", "o.csv: column 'b', line 2: expected a finite number, got 'x'"),
         (
             "a,b,c\n1,2,3\n1,inf,3\n1,NaN,3\n",
-            "column 'b', line 3: expected a finite number, got 'inf', and 1 more of the kind",
+            "column 'b', line 3: expected a finite number, got 'inf', and 1 more like it",
         ),
         ("a,b,c\n", "there are no rows"),
         ("", "the file is empty"),

@@ -60,7 +60,7 @@ def ended(monkeypatch, capsys, error):
         (json.JSONDecodeError("Expecting value", "x", 0), "Expecting value: line 1 column 1 (char 0)"),
         (PermissionError(13, "Permission denied", "a.csv"), "a.csv: Permission denied"),
         (MemoryError("Unable to allocate 9 TiB"), "there is not enough memory (Unable to allocate 9 TiB); give a sma"),
-        (RecursionError("maximum depth"), "something in a file is nested too deep"),
+        (RecursionError("maximum depth"), "something in a file is nested too deeply"),
         (EOFError("no data left"), "no data left"),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), "'utf-8' codec can't decode"),
         (OverflowError(""), "OverflowError"),
@@ -77,7 +77,7 @@ def test_a_bug_says_that_it_is_one(monkeypatch, capsys):
     for error in (TypeError("no len()"), KeyError("seeds"), AssertionError(), AttributeError("x"), IndexError("y")):
         code, err = ended(monkeypatch, capsys, error)
         assert code == 1
-        assert f"this is a bug in statewise or in a plugin, not a mistake of yours: {type(error).__name__}" in err
+        assert f"this is a bug in statewise or in a plugin, not a mistake on your part: {type(error).__name__}" in err
         assert "Please report it as CONTRIBUTING.md says" in err
         assert "Traceback" not in err
     monkeypatch.setenv("STATEWISE_TRACEBACK", "1")

@@ -245,7 +245,7 @@ FAULTS = {
     "two units in one episode": (
         good().with_columns(unit=pl.Series([1, 1, 2, 2, 3, 3, 3])),
         (2,),
-        "unit: 1 row has a different unit from the row before it in the same episode (row 2)",
+        "unit: 1 row has a different unit from the previous row of the same episode (row 2)",
         "An episode belongs to one unit (patient, student, user)",
     ),
     "illegal action with a chance": (
@@ -288,7 +288,7 @@ FAULTS = {
         good().with_columns(obs_x=pl.Series([f"note {row}" for row in range(7)])),
         (),
         "obs_x: there are 7 different words, and none of them is frequent",
-        "Leave it out: names and free text describe no state",
+        "Leave it out: names and free text do not describe a state",
     ),
     "nothing observed": (
         good().with_columns(obs_y=pl.lit(None, dtype=pl.Float64)),

@@ -61,7 +61,7 @@ def test_distributions_are_kept_if_all_have_them_and_legal_actions_are_completed
         (replace(log(1), action_names=("a", "b")), "log 2 has the actions a, b, and the first 0, 1"),
         (log(1, units=["u", "v"]), "log 2 has units, unlike the first"),
         (replace(log(1), rewards=1e6 * log(1).rewards), "another unit"),
-        (replace(log(1), ends=Horizon("limit", 3)), "said to end otherwise"),
+        (replace(log(1), ends=Horizon("limit", 3)), "said to end differently"),
     ],
 )
 def test_logs_that_do_not_match_are_refused_in_a_sentence(other, said):

@@ -65,14 +65,14 @@ def test_a_file_cut_within_a_line_is_refused_and_within_its_last_field_suspected
     whole = HEADER + "\n".join(ROWS) + "\n"
     for missing in range(3, len(ROWS[2])):
         (fault,) = faults(path, whole[:-missing])
-        assert fault.startswith("the file ends within a line: expected 8 fields, got ")
+        assert fault.startswith("the file ends in the middle of a line: expected 8 fields, got ")
         assert "(line 4)" in fault
     path.write_text(whole[:-1])
     dataset, findings = read(path)
     assert dataset.episodes == 2
-    assert "the last line does not end, so that it may be cut off" in [one.problem for one in findings.warnings]
+    assert "the last line has no line end, so it may be cut off" in [one.problem for one in findings.warnings]
     path.write_text(whole)
-    assert "the last line does not end" not in str(read(path)[1].items)
+    assert "the last line has no line end" not in str(read(path)[1].items)
 
 
 def test_points_beside_decimal_commas_are_asked_about(path):
@@ -93,7 +93,7 @@ def test_units_that_differ_in_blanks_only_are_suspected(path):
     path.write_text(HEADER + "\n".join([*ROWS, "3,0,1,0,1,0.5,1, p"]) + "\n")
     _, findings = read(path)
     (warning,) = [one for one in findings.warnings if one.column == "unit"]
-    assert str(warning) == "unit: 'p' and ' p' differ in blanks only (line 5). Use one spelling if they are one"
+    assert str(warning) == "unit: 'p' and ' p' differ only in blanks (line 5). Use one spelling if they are the same"
 
 
 @pytest.mark.parametrize("first", [2**63 - 2, -(2**63), 2**63 - 3])
@@ -136,7 +136,9 @@ def test_other_ends_of_lines_and_marks_out_of_place(path):
     for text in (whole.replace("\n", "\r"), whole.replace("\n", "\r\n"), "\ufeff" + whole, "\n\n" + whole + "\n\n"):
         path.write_bytes(text.encode())
         assert sw.load(path).fingerprint == log.fingerprint
-    assert "a carriage return that ends no line (line 3)" in faults(path, whole.replace("1,1,1.5", "1,1\r,1.5"))[0]
+    assert (
+        "a carriage return in the middle of a line (line 3)" in faults(path, whole.replace("1,1,1.5", "1,1\r,1.5"))[0]
+    )
     assert "a quotation mark is not closed (line 3)" in faults(path, whole.replace("1,1,1.5", '1,1,"1.5'))[0]
     for odd in (whole.replace("1,1,1.5", '1,1,1".5"'), whole.replace("1,1,1.5", '1,1, "1.5"')):
         assert len(faults(path, odd)) == 1

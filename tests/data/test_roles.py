@@ -76,17 +76,17 @@ def test_a_patient_is_the_unit_where_there_are_stays():
 @pytest.mark.parametrize(
     ("name", "column", "reason"),
     [
-        ("Reward next", np.random.default_rng(1).normal(size=60), "its name speaks of what comes after the decision"),
+        ("Reward next", np.random.default_rng(1).normal(size=60), "its name suggests something after the decision"),
         (
             "clicked",
             np.tile([True, False], 30),
-            "its name speaks of an outcome, which is not known before the decision",
+            "its name suggests an outcome, which is not known before the decision",
         ),
-        ("propensity_score", np.full(60, 2.0) + np.arange(60) % 2, "its name speaks of a probability"),
+        ("propensity_score", np.full(60, 2.0) + np.arange(60) % 2, "its name suggests a probability"),
         ("Ward ID", np.tile([1, 2], 30), "its name is that of an identifier"),
-        ("row", np.arange(60), "every row has another value, as identifiers do"),
+        ("row", np.arange(60), "every row has a different value, as identifiers do"),
         ("Country", ["NL"] * 60, "every row is the same"),
-        ("Points", None, "it follows the reward"),
+        ("Points", None, "it moves with the reward"),
         ("Note", [f"note {i // 2}" for i in range(60)], "there are 30 different words, and none of them is frequent"),
     ],
 )
@@ -132,10 +132,37 @@ def test_a_likely_propensity_is_named_and_one_called_so_is_taken():
 
 
 def test_hints_never_offer_reward_identifiers_or_probabilities():
-    frame = sheet(**{"Treatment given": None, "p_drug": np.full(60, 0.5), "Patient ID": None, "stay_id": np.arange(60)})
-    _, findings = read(frame)
+    others = {"p_drug": np.full(60, 0.5), "mrn": np.arange(60)}
+    _, findings = read(sheet(**others | {"Patient ID": None}))
     (fault,) = [fault for fault in findings.faults if fault.column == "obs_*"]
-    assert "Columns(observations=('Weight',))" in fault.advice
+    assert "Columns(observations=('Visit', 'Weight'))" in fault.advice
+
+
+@pytest.mark.parametrize(("column", "role"), [("Treatment given", "action"), ("Outcome", "reward")])
+def test_observations_are_not_asked_for_where_they_will_be_guessed(column, role):
+    _, findings = read(sheet(**{column: None, "Given": np.arange(60) % 2.5}), propensity="estimate")
+    assert [fault.column for fault in findings.faults] == [role]
+    named = roles(sheet(**{column: None, "Given": np.arange(60) % 3}), columns=sw.Columns(**{role: "Given"}))
+    assert named[role] == "Given"
+    assert named["observations"] == ("Weight",)
+
+
+def test_the_action_is_what_a_probability_is_of():
+    frame = sheet(Colour=np.tile(["red", "blue"], 30), p_colour=np.full(60, 0.5), **{"Treatment given": None})
+    found = roles(frame, propensity="logged")
+    assert (found["action"], found["propensity"]) == ("Colour", "p_colour")
+
+
+def test_a_name_of_episodes_that_spans_units_describes_the_state():
+    stores = {
+        "Store": np.repeat([f"S{i}" for i in range(20)], 3),
+        "Season": np.tile(["spring", "summer", "autumn"], 20),
+    }
+    found = roles(sheet(**stores | {"Patient ID": None}))
+    assert found["episode"] == "Store"
+    assert found["observations"] == ("Weight", "Season")
+    within = roles(sheet(Season=np.arange(60) // 3 + 100))
+    assert (within["episode"], within["unit"]) == ("Season", "Patient ID")
 
 
 def test_episodes_of_one_decision_end_by_themselves_and_others_are_asked_about():

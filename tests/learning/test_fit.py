@@ -187,7 +187,7 @@ def test_a_run_that_is_resumed_on_other_cores_says_that_digits_differ(data, tmp_
     known = RunFolder.open(tmp_path).manifest()["threads"]
     monkeypatch.setattr("statewise.learning.fit.threads", lambda: known + 1)
     with pytest.warns(
-        UserWarning, match=f"begun on {known} cores and resumed on {known + 1}; sums are added in another"
+        UserWarning, match=f"begun on {known} cores and resumed on {known + 1}; sums are added in a different"
     ):
         fit(data, **RUN, out=tmp_path)
 
@@ -205,7 +205,7 @@ def test_folder_of_another_run_is_refused(data, tmp_path, monkeypatch, change, n
     interrupted(data, tmp_path, 20)
     before = contents(tmp_path)
     no_warm_start(monkeypatch)
-    with pytest.raises(RunError, match=f"it holds a run with another {named}; choose another folder"):
+    with pytest.raises(RunError, match=f"it holds a run with a different {named}; choose another folder"):
         fit(**{"dataset": data} | RUN | change, out=tmp_path)
     assert contents(tmp_path) == before
 

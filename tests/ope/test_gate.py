@@ -89,7 +89,7 @@ def test_the_behaviour_itself_is_nothing_new():
         # a state ratio has single precision
         assert decision.difference == pytest.approx(0, abs={"state-ratio": 1e-4, "per-decision": 1e-12}[estimator])
         assert decision.answer != "deploy"
-    assert "does what is done today" in decision.reason
+    assert "does the same as today" in decision.reason
 
 
 @pytest.mark.parametrize(("estimator", "logs"), [("state-ratio", 2), ("doubly-robust-state-ratio", 8)])

@@ -257,7 +257,7 @@ def test_it_ends_in_time_although_someone_dawdles(policy_path, tmp_path):
             return seconds, err, status, error(body)
 
         seconds, err, *refused = asyncio.run(everyone())
-        assert refused == [503, "this server is ending; the request was not complete"]
+        assert refused == [503, "this server is shutting down; the request was not complete"]
         assert seconds < 10
         assert err == ""
     assert sorted(path.name for path in (tmp_path / "record").iterdir()) == ["record.sqlite"]
@@ -292,7 +292,7 @@ def test_a_message_comes_once_a_minute_with_the_number_left_out():
 
     assert [say("a"), say("a"), say("b"), say("a")] == ["a", None, "b", None]
     now[0] = 60.0
-    assert [say("a"), say("b")] == ["a (and 2 times since this was last said)", "b"]
+    assert [say("a"), say("b")] == ["a (and 2 more times since this was last logged)", "b"]
 
 
 # The token

@@ -79,10 +79,10 @@ def test_what_illegal_actions_get_is_shared_out(masked):
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        (lambda seen: np.ones((len(seen), 2)) / 2, "knows 2 actions, and the log has 3$"),
+        (lambda seen: np.ones((len(seen), 2)) / 2, "knows 2 actions, but the log has 3$"),
         (
             lambda seen: np.ones((len(seen), 4)) / 4,
-            "knows 4 actions, and the log has 3; if some were never taken, load the log with `actions=4`",
+            "knows 4 actions, but the log has 3; if some were never taken, load the log with `actions=4`",
         ),
         (lambda seen: np.ones((len(seen), 3)) / 2, "do not sum to 1 in 8 of 8 decisions, for example 0.5, 0.5, 0.5"),
         (lambda seen: np.tile([1.5, -0.5, 0.0], (len(seen), 1)), "negative or not finite"),
@@ -121,7 +121,7 @@ def test_a_policy_file_gives_what_the_policy_gives(data, masked, tmp_path):
 
 def test_a_policy_must_find_its_observations_in_their_order(data):
     swapped = policy(data.observation_names[::-1])
-    with pytest.raises(ValueError, match="the policy looks at x1, x0, and the log holds x0, x1"):
+    with pytest.raises(ValueError, match="the policy looks at x1, x0, but the log holds x0, x1"):
         probabilities_of(swapped, data)
 
 
@@ -151,9 +151,9 @@ def test_an_onnx_file_gives_its_networks_probabilities(data, masked, tmp_path, o
 
 def test_an_onnx_file_for_another_problem_is_refused(data, tmp_path):
     target = as_target(onnx_file(tmp_path / "p.onnx", ["logits"]))
-    with pytest.raises(ValueError, match="it expects 2 observations, and the log has 4"):
+    with pytest.raises(ValueError, match="it expects 2 observations, but the log has 4"):
         probabilities_of(target, make([3, 2, 2], features=4))
-    with pytest.raises(ValueError, match="knows 3 actions, and the log has 5"):
+    with pytest.raises(ValueError, match="knows 3 actions, but the log has 5"):
         probabilities_of(target, make([3, 2, 2], actions=5))
     (tmp_path / "text.onnx").write_text("no network")
     with pytest.raises(ValueError, match="it is not an ONNX file, or it cannot be run"):

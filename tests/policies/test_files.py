@@ -233,9 +233,9 @@ NETWORKS = [
     ({"mean": np.zeros(2, np.int64)}, "expected real numbers"),
     ({"other": np.zeros(2)}, "for each layer, and nothing else"),
     ({"actions": ("no", "yes")}, "for 2 observations and 2 actions"),
-    ({"observations": ("a", 2)}, "observation_names must be a list of texts"),
+    ({"observations": ("a", 2)}, "observation_names must be a list of strings"),
     ({"header": {"card": "none"}}, "the card must be an object"),
-    ({"header": {"actions": "no"}}, "action_names must be a list of texts"),
+    ({"header": {"actions": "no"}}, "action_names must be a list of strings"),
 ]
 TREES = [
     (changed("feature", 1, 2), "expected 'feature' from 0 to 1, got 2"),

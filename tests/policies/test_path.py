@@ -95,7 +95,7 @@ def test_paths_nested_without_end_are_refused(tmp_path):
     for _ in range(25):
         policy = PathPolicy(policy, GOAL, 0.5)
     policy.save(tmp_path / "policy.safetensors")
-    with pytest.raises(PolicyFileError, match="more than 20 paths within one another"):
+    with pytest.raises(PolicyFileError, match="more than 20 nested paths"):
         load_policy(tmp_path / "policy.safetensors")
 
 

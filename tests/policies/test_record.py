@@ -144,9 +144,9 @@ def test_likeliest_and_legal_are_recorded_as_they_were_chosen(recorder):
 @pytest.mark.parametrize(
     ("path", "body", "status", "sentence"),
     [
-        ("/act", {"observations": [[1, 2]], "seed": 3}, 422, "seed: not while decisions are recorded"),
+        ("/act", {"observations": [[1, 2]], "seed": 3}, 422, "seed: cannot be given while decisions are recorded"),
         ("/act", {"observations": [[1, 2]], "episodes": ["a", "b"]}, 422, "episodes: expected 1, one per observation"),
-        ("/act", {"observations": [[1, 2]], "steps": [0]}, 422, "steps: they need episodes"),
+        ("/act", {"observations": [[1, 2]], "steps": [0]}, 422, "steps: these need episodes"),
         ("/act", {"observations": [[1, 2]], "episodes": ["open"], "steps": [5]}, 409, "expected step 1, got 5"),
         ("/act", {"observations": [[9, 9]], "episodes": ["open"], "steps": [0]}, 409, "was decided before, for anoth"),
         ("/act", {"observations": [[1, 2]], "episodes": ["over"]}, 409, "episode 'over': it ended with step 0"),

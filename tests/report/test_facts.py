@@ -62,7 +62,7 @@ def test_the_flow_counts_rows_decisions_and_episodes(visits, tmp_path):
         ([(1, 2), (3, 4)], "Every group gains, beyond chance."),
         ([(-2, -1), (3, 4)], "a: this group loses, beyond chance."),
         ([(-2, -1), (-3, -2)], "a and b: these groups lose, beyond chance."),
-        ([(-1, 1), (3, 4)], "No group is shown to lose. b gains, beyond chance. Of the others the log cannot tell."),
+        ([(-1, 1), (3, 4)], "No group is shown to lose. b gains, beyond chance. For the others, the log cannot tell."),
         ([(-1, 1), (-3, 4)], "No group is shown to lose, and none to gain: the log cannot tell."),
     ],
 )

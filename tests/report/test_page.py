@@ -54,7 +54,7 @@ def test_the_answer_comes_first(html):
     text = Page(html).text
     body = text[text.index("Treatment log") :]
     order = ["Deploy the new policy", "On 150 held-out episodes", "multiply the odds of an action by 2.1"]
-    order += ["20.2 to 22.6", "about 27.9 at least 24.0, today and what is gained"]
+    order += ["20.2 to 22.6", "about 27.9 at least 24.0: today and the gain"]
     order += ["at least 2.60 95 % sure; about 6.5", "19.6 to 48.2"]
     order += ["What to do next", "it follows the goal in 44 % of the decisions", "Log about 500 episodes"]
     order += [
@@ -113,9 +113,9 @@ def test_how_far_the_log_reaches_and_what_to_log_next(html):
 @pytest.mark.parametrize(
     ("gamma", "shown"),
     [
-        (1.004, "however weak, could turn this over"),
-        (1.058, "by 1.05 at one decision of an episode to turn this over: make it 51 % likely where the log says 50 %"),
-        (2.97, "by 2.9 at one decision of an episode to turn this over: make it 75 % likely"),  # never rounded up
+        (1.004, "however weak, could overturn this"),
+        (1.058, "by 1.05 at one decision of an episode to overturn this: make it 51 % likely where the log says 50 %"),
+        (2.97, "by 2.9 at one decision of an episode to overturn this: make it 75 % likely"),  # never rounded up
         (19.9, "by 19 at one decision"),
         (100.0, "by more than 100 at one decision"),
     ],
@@ -123,14 +123,14 @@ def test_how_far_the_log_reaches_and_what_to_log_next(html):
 def test_how_strong_a_hidden_reason_would_have_to_be(gamma, shown):
     bare = ReportContent("deploy", "A reason.")
     assert shown in Page(render(replace(bare, hidden_reason=gamma))).text
-    assert "turn this over" not in Page(render(bare)).text
+    assert "overturn this" not in Page(render(bare)).text
 
 
 def test_a_bad_check_says_what_would_help():
     first, *others = example().measures
-    bad = replace(first, outcome="bad", remedy="What would help are more episodes")
+    bad = replace(first, outcome="bad", remedy="More episodes would help")
     text = Page(render(ReportContent("collect more data", "A reason.", measures=(bad, *others)))).text
-    assert f"{bad.meaning} So no number is believed. What would help are more episodes." in text
+    assert f"{bad.meaning} So no number is believed. More episodes would help." in text
     assert "The heaviest episode carries 4.8 %. Measured: 0.08" in text
     assert "Measured: 0.08 skewness² / episodes. Good up to 0.05, doubtful up to 0.5, bad beyond." in text
     assert "Measured: 84 effective episodes or units, at least. Good from 30, doubtful from 10, bad below." in text

@@ -42,7 +42,7 @@ def test_what_changes_something_must_come_from_our_own_page(pages, folder, origi
 def test_an_address_that_makes_no_sense_is_a_page_too(pages):
     answer = pages.get("/runs/any/try?row=first")
     assert answer.status_code == 400
-    assert "makes no sense: open it by its link" in answer.text
+    assert "This address is not one of " in answer.text
 
 
 def test_pages_may_load_nothing_from_elsewhere(pages):

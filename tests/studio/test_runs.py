@@ -5,12 +5,15 @@ import shutil
 import signal
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
 from awkward import email
 from browser import until
+from reports import example
 from statewise.cli.config import write_config
+from statewise.report.content import to_json
 from statewise.studio.folder import Run, StudioError, StudioFolder, now
 from statewise.studio.runs import Runs
 from studios import client, given
@@ -56,7 +59,7 @@ def test_a_run_from_start_to_end(runs):
     assert [(stage.name, stage.done, stage.total) for stage in progress.stages] == [("learning with opposd", 1, 2)]
     assert progress.notes == ("columns: guessed",)
     assert runs.planned(id) == ["learning with opposd", "certifying"]
-    with pytest.raises(StudioError, match="another run is being worked on"):
+    with pytest.raises(StudioError, match="another run is in progress"):
         runs.start(("mail",))
     (runs.folder.run_path(id) / "go").write_text("")
     until(lambda: runs.progress(id).state == "finished")
@@ -101,6 +104,19 @@ def test_a_next_log_is_that_of_the_newest_policy_to_deploy(runs):
     command = COMMAND(runs, "next")
     assert command[command.index("--today") + 1] == str(folder.run_path("one") / "run" / "policy.safetensors")
     assert command[4:6] == [str(folder.log_file("mail")), str(folder.log_file("next"))]
+
+
+def test_an_answer_comes_with_how_strong_a_hidden_reason_would_have_to_be(runs):
+    place = runs.folder.run_path("one") / "run"
+    place.mkdir(parents=True)
+    (place / "report.html").touch()
+    (place.parent / "options.toml").touch()
+    runs.folder.write_about("runs", "one", Run(("mail",), now()))
+    for content, said in ((example(), True), (replace(example(), hidden_reason=None), False)):
+        (place / "decision.json").write_text(to_json(content))
+        page = client(runs.folder).get("/runs/one").text
+        assert content.because in page
+        assert ("A reason that is not in the log would have to multiply the odds of an action by" in page) == said
 
 
 def test_what_was_removed_by_hand_is_gone_and_nothing_else(runs):

@@ -23,7 +23,7 @@ def test_a_file_is_kept_as_it_came(folder):
     page = given(client(folder), "Clinic 2024 (final).csv", text)
     assert page == "/logs/clinic-2024-final"
     log = folder.log("clinic-2024-final")
-    assert (log.name, log.size, log.file) == ("Clinic 2024 (final).csv", len(text), "log.csv")
+    assert (log.name, log.size, log.file) == ("Clinic 2024 (final).csv", len(text), "clinic-2024-final.csv")
     assert folder.log_file("clinic-2024-final").read_bytes() == text
 
 

@@ -4,17 +4,42 @@ from doctests import as_code
 
 DOCSTRING = """One line.
 
->>> one = 1  # doctest: +SKIP
+>>> one = [
+...     1,
+... ]  # doctest: +SKIP
 >>> one
+[1]
+>>> one[0]
 1
 
 More, and `>>>` within a line."""
 
+SHOWN = """One line.
 
-def test_examples_become_blocks_of_code():
-    assert as_code(DOCSTRING) == (
-        "One line.\n\n```pycon\n>>> one = 1\n>>> one\n1\n```\n\nMore, and `>>>` within a line."
-    )
+```python
+one = [
+    1,
+]
+one
+```
+
+```text
+[1]
+```
+
+```python
+one[0]
+```
+
+```text
+1
+```
+
+More, and `>>>` within a line."""
+
+
+def test_examples_become_blocks_of_code_without_prompts():
+    assert as_code(DOCSTRING) == SHOWN
 
 
 def test_other_text_stays():

@@ -40,21 +40,21 @@ from statewise.policies.network import Policy
 class ACER:
     """Settings. Values bootstrap with min(discount, value_discount): undiscounted ones may be infinite."""
 
-    discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
-    value_discount: float = 0.99
-    critic: QNetwork = field(default_factory=lambda: QNetwork(batch=2000))
+    discount: float | None = None  # None: taken from the log, which gives 1 where episodes terminate
+    value_discount: float = 0.99  # values bootstrap with at most this
+    critic: QNetwork = field(default_factory=lambda: QNetwork(batch=2000))  # settings of Q
     trace: float = 1.0  # λ of Retrace
-    truncation: float = 10.0  # c
-    trust: float | None = 1.0  # δ; None: no trust region
+    truncation: float = 10.0  # c, the largest ρ of the first term
+    trust: float | None = 1.0  # δ, the size of the trust region; None: no trust region
     average_rate: float = 0.01  # how fast the average policy follows the learned one
-    entropy: float = 0.01  # in units of the log's returns
-    hidden: tuple[int, ...] = (32, 32)  # of the policy
-    learning_rate: float = 1e-3
-    decay: bool = True
-    batch: int = 5000
-    clone_steps: int = 2000
-    state_ratio: ClosedForm | RatioNetwork | COPTD | None = None
-    updates: int = 500
+    entropy: float = 0.01  # weight of the policy's entropy, in units of the log's returns
+    hidden: tuple[int, ...] = (32, 32)  # layers of the policy
+    learning_rate: float = 1e-3  # step size of the policy
+    decay: bool = True  # the learning rate falls to 0 over the run, so that the last policy has settled
+    batch: int = 5000  # rows in each update of the policy
+    clone_steps: int = 2000  # steps of imitating the log before the first update
+    state_ratio: ClosedForm | RatioNetwork | COPTD | None = None  # how w(s) is estimated; None: states count equally
+    updates: int = 500  # updates of the policy
 
 
 class Prepared(eqx.Module):

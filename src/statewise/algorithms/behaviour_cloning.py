@@ -30,12 +30,12 @@ from statewise.policies.network import Policy
 class BehaviourCloning:
     """Settings. Cloning itself needs no `discount`: it only says by which returns to evaluate the result."""
 
-    discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
-    hidden: tuple[int, ...] = (32, 32)
-    learning_rate: float = 1e-3
-    decay: bool = True
-    batch: int = 1000
-    updates: int = 2000
+    discount: float | None = None  # None: taken from the log, which gives 1 where episodes terminate
+    hidden: tuple[int, ...] = (32, 32)  # layers of the policy
+    learning_rate: float = 1e-3  # step size of Adam
+    decay: bool = True  # the learning rate falls to 0 over the run, so that the last policy has settled
+    batch: int = 1000  # rows in each update
+    updates: int = 2000  # updates of the policy
 
 
 class State(eqx.Module):

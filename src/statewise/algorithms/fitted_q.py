@@ -32,12 +32,12 @@ class FittedQ:
     Values bootstrap with min(discount, value_discount): undiscounted ones may be infinite.
     """
 
-    discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
-    value_discount: float = 0.99
-    trees: int = 50
-    leaf: int = 2
-    epsilon: float = 0.01
-    updates: int = 50
+    discount: float | None = None  # None: taken from the log, which gives 1 where episodes terminate
+    value_discount: float = 0.99  # values bootstrap with at most this
+    trees: int = 50  # trees in each forest
+    leaf: int = 2  # the fewest rows in a leaf
+    epsilon: float = 0.01  # share of decisions that the policy makes uniformly at random
+    updates: int = 50  # rounds of regression
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,15 +40,15 @@ from statewise.policies.network import Policy
 class GeoffPAC:
     """Settings. `counterfactual`, the shares and the largest ρ are the paper's."""
 
-    discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
-    counterfactual: float = 0.2  # γ̂
-    ratio: COPTD = field(default_factory=COPTD)  # of c; its `carry` is γ̂, whatever it was given
-    emphasis: Emphasis = field(default_factory=lambda: Emphasis(share=0.7, clip=2.0))  # λ⁽¹⁾
-    ahead_share: float = 0.6  # λ⁽²⁾
-    critic: Critic = field(default_factory=Critic)  # a network on simple logs, too: c U needs V̂ where rows lead
-    actor: Actor = field(default_factory=Actor)
+    discount: float | None = None  # None: taken from the log, which gives 1 where episodes terminate
+    counterfactual: float = 0.2  # γ̂, the discount of the counterfactual objective
+    ratio: COPTD = field(default_factory=COPTD)  # settings of c; its `carry` is always γ̂
+    emphasis: Emphasis = field(default_factory=lambda: Emphasis(share=0.7, clip=2.0))  # its share is λ⁽¹⁾
+    ahead_share: float = 0.6  # λ⁽²⁾, of the emphasis that looks ahead
+    critic: Critic = field(default_factory=Critic)  # settings of V̂; always a network: c U needs V̂ where rows lead
+    actor: Actor = field(default_factory=Actor)  # settings of the policy
     scale_values: bool = True  # the critic works in units of the log's returns
-    updates: int = 2000
+    updates: int = 2000  # updates of the policy
 
     def __post_init__(self) -> None:
         if not 0 <= self.counterfactual < 1:

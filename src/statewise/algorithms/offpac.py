@@ -32,15 +32,15 @@ from statewise.policies.network import Policy
 class OffPAC:
     """Settings; with a discount below 1, `variant` draws rows by d̂_γ (`full`) or uniformly (`average`)."""
 
-    discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
-    variant: Literal["full", "average"] = "average"
-    critic: Critic = field(default_factory=Critic)
-    actor: Actor = field(default_factory=Actor)
+    discount: float | None = None  # None: taken from the log, which gives 1 where episodes terminate
+    variant: Literal["full", "average"] = "average"  # how rows are drawn; see above
+    critic: Critic = field(default_factory=Critic)  # settings of V̂
+    actor: Actor = field(default_factory=Actor)  # settings of the policy
     scale_values: bool = True  # the critic works in units of the log's returns
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
     smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are given this probability, and lead nowhere
     emphasis: Emphasis | None = None  # ACE: rows, drawn uniformly, are weighted by their emphasis
-    updates: int = 2000
+    updates: int = 2000  # updates of the policy
 
 
 class Prepared(eqx.Module):

@@ -40,17 +40,17 @@ class OPPOSD:
     - `average`: w of the average-reward case, rows drawn uniformly.
     """
 
-    discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
-    variant: Literal["full", "discounted-ratio", "average"] = "discounted-ratio"
-    ratio: ClosedForm | RatioNetwork | COPTD = field(default_factory=ClosedForm)
-    critic: Critic = field(default_factory=Critic)
-    actor: Actor = field(default_factory=Actor)
+    discount: float | None = None  # None: taken from the log, which gives 1 where episodes terminate
+    variant: Literal["full", "discounted-ratio", "average"] = "discounted-ratio"  # see above
+    ratio: ClosedForm | RatioNetwork | COPTD = field(default_factory=ClosedForm)  # how w(s) is estimated
+    critic: Critic = field(default_factory=Critic)  # settings of V̂
+    actor: Actor = field(default_factory=Actor)  # settings of the policy
     scale_values: bool = True  # the critic works in units of the log's returns
     horizon: int | None = None  # pad terminated episodes to this length by repeating their last state
     smoothing: float = 0.0  # ε > 0: actions that the behaviour never takes are given this probability, and lead nowhere
     weigh_critic: bool = False  # the critic's errors are weighted by w(s) too
     least_share: float = 0.2  # steps grow shorter once wρ has an effective share of the rows below this; 0: never
-    updates: int = 2000
+    updates: int = 2000  # updates of the policy
 
 
 class Prepared(eqx.Module):

@@ -38,15 +38,15 @@ CRITICS = 2
 class SAC:
     """Settings. Values bootstrap with min(discount, value_discount): undiscounted ones may be infinite."""
 
-    discount: float | None = None  # None: the log's own, which is 1 where episodes terminate
-    value_discount: float = 0.99
-    critic: QNetwork = field(default_factory=QNetwork)
-    temperature: Temperature = field(default_factory=Temperature)
-    hidden: tuple[int, ...] = (32, 32)  # of the policy
-    learning_rate: float = 1e-3
-    decay: bool = True
-    batch: int = 1000
-    updates: int = 1000
+    discount: float | None = None  # None: taken from the log, which gives 1 where episodes terminate
+    value_discount: float = 0.99  # values bootstrap with at most this
+    critic: QNetwork = field(default_factory=QNetwork)  # settings of Q
+    temperature: Temperature = field(default_factory=Temperature)  # settings of τ
+    hidden: tuple[int, ...] = (32, 32)  # layers of the policy
+    learning_rate: float = 1e-3  # step size of the policy
+    decay: bool = True  # the learning rate falls to 0 over the run, so that the last policy has settled
+    batch: int = 1000  # rows in each update of the policy
+    updates: int = 1000  # updates of the policy
 
 
 class State(eqx.Module):

@@ -43,7 +43,7 @@ def _members(file: BinaryIO, size: int) -> dict[str, np.ndarray]:
             raise ArrayFileError(f"its arrays take {in_words(total)}, far more than the file itself")
         names = [member.filename.removesuffix(".npy") for member in members]
         if len(set(names)) < len(names):
-            raise ArrayFileError("it holds an array twice")
+            raise ArrayFileError("it holds the same array twice")
         # read whole: that is when zipfile compares each member with its checksum
         return {name: _array(archive.read(member), name) for name, member in zip(names, members, strict=True)}
 
@@ -58,6 +58,6 @@ def _array(contents: bytes, name: str) -> np.ndarray:
         raise ArrayFileError(f"'{name}' holds {dtype}, expected numbers or text")
     data = contents[file.tell() :]
     if math.prod(shape) * dtype.itemsize != len(data):
-        raise ArrayFileError(f"'{name}' should be of shape {list(shape)[:8]}, and there are {len(data):,} bytes")
+        raise ArrayFileError(f"'{name}' should have shape {list(shape)[:8]}, but there are {len(data):,} bytes")
     flat = np.frombuffer(data, dtype) if data else np.zeros(0, dtype)
     return flat.reshape(shape, order="F" if by_column else "C").copy()

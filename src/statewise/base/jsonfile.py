@@ -24,7 +24,7 @@ def read_text(path: str | Path, longest: int = LONGEST) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeError as error:
-        raise TextFileError(f"{path}: it is not text in UTF-8") from error
+        raise TextFileError(f"{path}: it is not UTF-8 text") from error
 
 
 def read_json(path: str | Path, longest: int = LONGEST) -> Any:
@@ -33,5 +33,5 @@ def read_json(path: str | Path, longest: int = LONGEST) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = "it is nested too deep" if isinstance(error, RecursionError) else error
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise TextFileError(f"{path}: it is not JSON ({reason})") from error

@@ -35,7 +35,7 @@ class Registry(Generic[T]):
     def add(self, name: str, entry: T) -> T:
         """Registers an entry and returns it; a name that is taken is refused."""
         if name in self:
-            raise ValueError(f"there already is {_article(self.kind)} {self.kind} called '{name}'")
+            raise ValueError(f"there is already {_article(self.kind)} {self.kind} called '{name}'")
         self._entries[name] = entry
         return entry
 

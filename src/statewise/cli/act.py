@@ -62,7 +62,7 @@ def command(
     answer = {name: table.frame[name] for name in kept} | answer
     console = messages()
     used = {*columns.values(), *kept, *(masks if masked else [])}
-    if policy_path.is_dir():
+    if policy_path.is_dir() and policy.card.get("certified") is not False:  # of a goal, `policy_at` has said so
         note(console, f"This is {which}.")
     for each in notes:
         note(console, f"{each}.")

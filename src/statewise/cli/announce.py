@@ -36,7 +36,7 @@ def announcement(logs: Sequence[Dataset], settings: Any, plan: Plan) -> list[str
         f"log       {len(newest):,} decisions in {newest.episodes:,} episodes{_named(newest)}{estimated}",
         f"γ         {discount:g}, {because}. {sentence(newest, discount)}",
         f"learning  from {learning:,} {kind}{older}, by {', '.join(names)}",
-        f"judging   by the other {groups - learning:,} {kind}, which no choice has seen",
+        f"judging   by the other {groups - learning:,} {kind}, kept out of every choice",
     ]
 
 

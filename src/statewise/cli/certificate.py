@@ -49,7 +49,7 @@ def show_summary(console: Console, certificate: Certificate) -> None:
     _show_panel(console, certificate)
     numbers = _numbers(certificate)
     beaten = next(iter(certificate.beside), "")
-    why = f"which came further than {beaten}" if beaten else "chosen by what the learning episodes promise"
+    why = f"which got further than {beaten}" if beaten else "chosen for what the learning episodes promise"
     numbers.add_row("  the goal", Text(_goal(certificate.candidate, certificate.goal, f", {why}")))
     tested = (f"{100 * one.step:.3g} % {_mark(one, certificate)}" for one in certificate.tried)
     numbers.add_row("  tested", Text(f"{', '.join(tested)}, on the way to the goal"))

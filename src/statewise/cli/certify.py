@@ -32,7 +32,9 @@ from statewise.policies.external import as_target
 @click.option(
     "--today", type=click.Path(path_type=Path), help="Policy that wrote the log [default: modelled from the log]."
 )
-@click.option("--discount", type=click.FloatRange(0, 1, min_open=True), help="γ [default: the log's own].")
+@click.option(
+    "--discount", type=click.FloatRange(0, 1, min_open=True), help="γ [default: 1 or 0.98, depending on the log]."
+)
 @click.option("--level", type=click.FloatRange(0.5, 1, min_open=True, max_open=True), default=0.95, show_default=True)
 @seed_option
 @log_options
@@ -52,8 +54,8 @@ def command(
 ) -> None:
     """Walk from what is done today towards POLICY, and find the best step that LOG vouches for.
 
-    POLICY is a policy file (.safetensors), an ONNX file (.onnx), or a run folder: then its goal. LOG must not hold
-    episodes that the policy was learned from. Steps are tested in an order that is fixed beforehand, up to the first
+    POLICY is a policy file (.safetensors), an ONNX file (.onnx), or a run folder: then its goal. LOG must not contain
+    episodes that the policy was trained on. Steps are tested in an order that is fixed beforehand, up to the first
     that fails, so that at most one log in twenty certifies a policy that is no better than today.
     """
     console = messages(quiet=as_json)

@@ -39,9 +39,9 @@ def _add(section: Section, **summaries: str) -> None:
 
 _add(
     "everyday",
-    inspect="Check a log and say what it holds.",
+    inspect="Check a log and show what it contains.",
     improve="From a log to a decision: learn, certify, report.",
-    studio="Do all that on a page in the browser.",
+    studio="Do all of this on a page in the browser.",
     evaluate="Estimate what a policy is worth, and whether to deploy it.",
     certify="Find the best step towards a policy that a log vouches for.",
     fit="Learn policies from a log.",

@@ -41,7 +41,7 @@ def config_option(also: Collection[str] = ()) -> Callable[[Callable], Callable]:
         is_eager=True,  # before the options whose defaults it gives
         expose_value=bool(also),
         callback=read,
-        help=f"TOML file with these options{table}, as `inspect --write-config` writes it; flags count more.",
+        help=f"TOML file with these options{table}, as `inspect --write-config` writes it; flags take precedence.",
     )
 
 

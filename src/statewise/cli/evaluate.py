@@ -66,7 +66,7 @@ class Evaluation:
 @click.option(
     "--discount",
     type=click.FloatRange(0, 1, min_open=True),
-    help="γ [default: the run's, or else the log's own, 1 or 0.98; inspect says which and why].",
+    help="γ [default: the run's, or else 1 or 0.98, depending on the log; inspect says which and why].",
 )
 @click.option(
     "--target-columns", is_flag=True, help="The policy is in columns target_0, target_1, … of LOG; give LOG alone."
@@ -88,11 +88,11 @@ def command(
     as_json: bool,
     **options,
 ) -> None:
-    """Estimate what POLICY would have earned, from LOG, which another policy wrote.
+    """Estimate what POLICY would have earned, from a LOG that another policy wrote.
 
-    POLICY is a run folder, a policy file (.safetensors) or an ONNX file (.onnx). Of a run, a checkpoint is selected on
-    one half of LOG and evaluated on the other. LOG should hold episodes that the policy was not trained on. If it is a
-    folder of Parquet files, or an s3:// address, it may be larger than memory.
+    POLICY is a run folder, a policy file (.safetensors) or an ONNX file (.onnx). For a run, a checkpoint is selected on
+    one half of LOG and evaluated on the other. LOG should contain episodes that the policy was not trained on. If it is
+    a folder of Parquet files, or an s3:// address, it may be larger than memory.
     """
     if target_columns:
         policy, log = policy if log is None else log, policy if log is None else log

@@ -33,8 +33,8 @@ from statewise.policies.exports import EXPORTS, export_policy
 def command(source: Path, kind: str, out: Path, as_json: bool) -> None:
     """Write the policy of a run folder or policy file in another format, scaling and softmax included.
 
-    Of a run, the selected policy if there is one, otherwise the last one of the first seed. The file is checked against
-    the policy before it is written.
+    From a run, this is the selected policy if there is one, otherwise the last one of the first seed. The file is
+    checked against the policy before it is written.
     """
     ending = EXPORTS[kind].ending
     if out.suffix != ending:

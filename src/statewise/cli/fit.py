@@ -39,7 +39,7 @@ from statewise.learning.trackers.parquet import ParquetTracker
 @click.option(
     "--discount",
     type=click.FloatRange(0, 1, min_open=True),
-    help="γ [default: the log's own, 1 or 0.98; inspect says which and why].",
+    help="γ [default: 1 or 0.98, depending on the log; inspect says which and why].",
 )
 @click.option(
     "--smooth",

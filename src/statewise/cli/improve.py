@@ -53,7 +53,7 @@ LINES = 10  # at most, of each stage of learning
 @click.option(
     "--discount",
     type=click.FloatRange(0, 1, min_open=True),
-    help="γ [default: the log's own, 1 or 0.98; inspect says which and why].",
+    help="γ [default: 1 or 0.98, depending on the log; inspect says which and why].",
 )
 @click.option("--seeds", type=click.IntRange(min=1), help=f"Runs to choose from [default: {Plan.seeds}].")
 @click.option(
@@ -89,7 +89,7 @@ def command(
     """Learn from LOGS, and say what may be deployed, what the goal is, and what to log next.
 
     Half of the log is for training. On the other half, steps from what is done today towards what was learned are
-    tested, and the best that passes may be deployed. Of several logs, oldest first, the newest is what is done today,
+    tested, and the best that passes may be deployed. With several logs, oldest first, the newest is what is done today,
     and all are learned from.
 
     The folder then holds report.html, with the answer and all that supports it, policy.safetensors, which may be
@@ -183,6 +183,6 @@ def _show(improvement: Improvement, seconds: float, brief: bool, as_json: bool) 
     if improvement.stopped:
         names = ", ".join(improvement.stopped)
         console.print(
-            Text(f"  The time budget stopped learning by {names}; run the same command without it to resume.")
+            Text(f"  The time budget stopped learning with {names}; run the same command without it to resume.")
         )
     console.print(Text(f"  {seconds:.0f} s"))

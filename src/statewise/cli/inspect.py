@@ -38,13 +38,13 @@ GUESSED = (
     "config_file",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write what was made of the columns to a TOML file, for --config.",
+    help="Write how the columns were read to a TOML file, for --config.",
 )
 @log_options
 @scan_options
 @json_option
 def command(log: Path, config_file: Path | None, as_json: bool, **options) -> None:
-    """Check LOG (Parquet, CSV, or a format of your own), and say what it holds and what becomes of every column.
+    """Check LOG (Parquet, CSV, or a format of your own), and show what it contains and what becomes of every column.
 
     A folder of Parquet files, or an s3:// address, is one log, which may be larger than memory. Exit code 2 when the
     log has faults.

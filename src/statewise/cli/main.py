@@ -106,7 +106,7 @@ def _bug(error: BaseException) -> str:
     place = f"{Path(ours[-1].filename).name}, line {ours[-1].lineno}"
     what = f"{type(error).__name__}: {error} ({place})"
     return (
-        f"this is a bug in statewise or in a plugin, not a mistake of yours: {what}. "
+        f"this is a bug in statewise or in a plugin, not a mistake on your part: {what}. "
         f"Please report it as CONTRIBUTING.md says; {TRACEBACK}=1 before the command shows the whole traceback"
     )
 
@@ -137,7 +137,7 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return f"there is not enough memory{f' ({error})' if str(error) else ''}; give a smaller log or file"
     if isinstance(error, RecursionError):
-        return "something in a file is nested too deep"
+        return "something in a file is nested too deeply"
     if isinstance(error, USER_ERRORS):
         return str(error) or type(error).__name__
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no reason given'}"

@@ -31,19 +31,19 @@ def log_options(command: Callable) -> Callable:
         help="Columns that describe the state [default: all named obs_…, or else what `inspect` shows].",
     )(command)
     command = click.option(
-        "--words", metavar="A,B,…", help="Observations whose numbers are names, such as the number of a ward."
+        "--words", metavar="A,B,…", help="Observations whose numbers are names, such as ward numbers."
     )(command)
     command = click.option(
         "--order",
         "orders",
         type=Order(),
         multiple=True,
-        help="The words of an observation from least to most, as pain=low,mid,high; may be repeated.",
+        help="The words of an observation from least to most, such as pain=low,mid,high; may be repeated.",
     )(command)
     command = click.option(
         "--actions",
         type=Actions(),
-        help="Number of actions [default: the largest seen plus one], or their names in order, as A,B,C [default: "
+        help="Number of actions [default: the largest seen plus one], or their names in order, such as A,B,C [default: "
         "those seen, alphabetically].",
     )(command)
     command = click.option(
@@ -54,7 +54,7 @@ def log_options(command: Callable) -> Callable:
     command = click.option(
         "--cut-off",
         type=click.Choice(get_args(CutOff)),
-        help="What it means that an episode was cut off: at a limit, its record stops, or it goes on [default: what "
+        help="What it means for an episode to be cut off: at a limit, its record stops, or it goes on [default: what "
         "the log shows].",
     )(command)
     command = click.option(

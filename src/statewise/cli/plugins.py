@@ -85,7 +85,7 @@ PLUGIN = click.Option(
     is_eager=True,
     expose_value=False,
     callback=_load,
-    help="Import a module or .py file first that registers commands, algorithms, estimators, domains … of your own.",
+    help="First import a module or .py file that registers commands, algorithms, estimators, domains … of your own.",
 )
 
 

@@ -40,7 +40,7 @@ def command(folder: Path, out: Path, as_json: bool) -> None:
     for warning in findings.warnings:
         note(messages(quiet=as_json), str(warning))
     if not counts.episodes:
-        raise click.ClickException(f"{folder}: no outcome of its {counts.decisions:,} decisions was reported yet")
+        raise click.ClickException(f"{folder}: no outcome of its {counts.decisions:,} decisions has been reported yet")
     write(opened, out)
     if as_json:
         echo_json({"log": str(out), **counts._asdict()})

@@ -15,7 +15,9 @@ from statewise.experiments.paper import Preset, study_names
 @click.command(epilog="Example: statewise reproduce cartpole --quick")
 @click.argument("name", type=click.Choice(study_names()))
 @click.option(
-    "--quick", is_flag=True, help="A small run of minutes, to see that everything works; its numbers are not results."
+    "--quick",
+    is_flag=True,
+    help="A small run that takes minutes, to see that everything works; its numbers are not results.",
 )
 @click.option("--preset", type=click.Choice(get_args(Preset)), help="Only methods with this preset [default: both].")
 @click.option("--methods", default="", metavar="A;B;…", help="Only these methods, by name.")

@@ -50,7 +50,7 @@ def scan_options(command: Callable) -> Callable:
     return click.option(
         "--memory",
         type=Size(),
-        help="How much memory reading such a LOG may take, as 8GB [default: a quarter of the machine].",
+        help="How much memory reading such a LOG may take, such as 8GB [default: a quarter of the machine's].",
     )(command)
 
 

@@ -21,15 +21,15 @@ SHORTEST = 16  # characters of a token
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on; with 0.0.0.0 other machines can ask too: use a token then.",
+    help="Address to listen on; with 0.0.0.0 other machines can connect too: then use a token.",
 )
 @choose_option
 @click.option(
     "--record",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Keep every decision there, on the disk before it is answered; outcomes are reported with POST /outcome, and "
-    "`statewise record` makes a log of it.",
+    help="Record every decision in this folder, on disk before it is answered; outcomes are reported with POST "
+    "/outcome, and `statewise record` makes a log of it.",
 )
 @click.option(
     "--token-file",
@@ -38,7 +38,11 @@ SHORTEST = 16  # characters of a token
     f"the environment variable {TOKEN}, if set].",
 )
 @click.option(
-    "--connections", type=click.IntRange(min=1), default=512, show_default=True, help="The most clients at a time."
+    "--connections",
+    type=click.IntRange(min=1),
+    default=512,
+    show_default=True,
+    help="The largest number of clients at a time.",
 )
 def command(
     policy_path: Path,

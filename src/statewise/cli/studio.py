@@ -23,7 +23,7 @@ HOST = "127.0.0.1"  # never another: there are logs here
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("statewise-studio"),
     show_default=True,
-    help="Where logs and runs are kept; the next studio on it goes on.",
+    help="Where logs and runs are kept; a studio that is started on it again carries on.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8008, show_default=True, help="0: any free port.")
 @click.option("--open/--no-open", "open_browser", default=True, show_default=True, help="Open the page in a browser.")
@@ -48,7 +48,7 @@ def command(folder: Path, port: int, open_browser: bool, config: Path | None) ->
     try:
         with locked(place.path), _listen(port) as listening:
             link = f"http://{HOST}:{listening.getsockname()[1]}/?key={place.key()}"
-            click.echo(f"The studio is open on this machine: {link}\nFolder: {place.path}\nEnd it with Control-C.")
+            click.echo(f"The studio is open on this machine: {link}\nFolder: {place.path}\nStop it with Control-C.")
             if open_browser:
                 webbrowser.open(link)
             run(application(place, write_config, settings), listening, Limits(request=3600, response=3600))

@@ -49,7 +49,7 @@ class Actions(click.ParamType):
         if len(names) > 1 and all(names) and len(set(names)) == len(names):
             return names
         if not str(value).isdecimal() or int(value) < 1:
-            self.fail(f"expected a number above 0, or different names as A,B,C; got '{value}'", param, ctx)
+            self.fail(f"expected a number above 0, or different names such as A,B,C; got '{value}'", param, ctx)
         return int(value)
 
 
@@ -64,7 +64,7 @@ class Order(click.ParamType):
         column, equals, words = str(value).partition("=")
         names = listed(words) if words else ()
         if not (column and equals) or len(names) < 2 or len(set(names)) < len(names) or not all(names):
-            self.fail(f"expected a column and its words in order, as pain=low,mid,high; got '{value}'", param, ctx)
+            self.fail(f"expected a column and its words in order, such as pain=low,mid,high; got '{value}'", param, ctx)
         return column.strip(), names
 
 

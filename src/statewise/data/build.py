@@ -127,12 +127,12 @@ def _warn_of_fixed_choices(dataset: Dataset, column: str, findings: Findings) ->
     if certain >= MANY:
         problem = (
             f"in {percent(certain)} of the rows the taken action had probability 1: nothing else was tried there, "
-            "so the log cannot say what else would have earned"
+            "so the log cannot say what anything else would have earned"
         )
         findings.warn(column, problem, advice)
     if nearly >= MANY:
         problem = (
             f"in {percent(nearly)} of the rows the taken action had a probability of {NEARLY} or more: little else "
-            "was tried there, so the log can hardly say what else would have earned"
+            "was tried there, so the log can hardly say what anything else would have earned"
         )
         findings.warn(column, problem, advice)

@@ -151,7 +151,7 @@ def _check_units(raw: RawLog, layout: Layout, findings: Findings) -> None:
     if len(rows):
         findings.fault(
             raw.columns.unit,
-            rows_that(rows, "has a different unit from the row before it in the same episode"),
+            rows_that(rows, "has a different unit from the previous row of the same episode"),
             "An episode belongs to one unit (patient, student, user)",
             layout.source_rows(rows),
         )

@@ -110,8 +110,11 @@ class _Finder:
         if self.columns.observations is None:
             prefix = self.columns.observation_prefix
             names = [name for name in self.frame.columns if name.startswith(prefix)]
-            if not names and self.frame.columns:
-                self.findings.items.append(no_observations(prefix, self._candidates()))
+            candidates = () if names else self._candidates()
+            # once it is known what was done and earned, the candidates are taken for observations
+            to_be_guessed = candidates and not {self.columns.action, self.columns.reward} <= set(self.frame.columns)
+            if not names and self.frame.columns and not to_be_guessed:
+                self.findings.items.append(no_observations(prefix, candidates))
             return names
         wanted = [name for name in self.columns.observations if name]
         self.require(wanted)

@@ -44,11 +44,11 @@ def _check_alike(first: Dataset, other: Dataset, number: int) -> None:
         if one != two:
             raise ValueError(f"log {number} has the {what} {_some(two)}, and the first {_some(one)}; they must agree")
     if first.schema is not None and other.schema is not None and first.schema.features != other.schema.features:
-        raise ValueError(f"log {number} was read otherwise than the first; load it with `schema=first.schema`")
+        raise ValueError(f"log {number} was read differently from the first; load it with `schema=first.schema`")
     if (first.units is None) != (other.units is None):
         raise ValueError(f"log {number} {'has no' if other.units is None else 'has'} units, unlike the first")
     if first.ends is not None and other.ends is not None and first.ends != other.ends:
-        raise ValueError(f"log {number} is said to end otherwise ({other.ends}) than the first ({first.ends})")
+        raise ValueError(f"log {number} is said to end differently ({other.ends}) from the first ({first.ends})")
     for name, log in (("first", first), (f"log {number}", other)):
         least, most = float(log.rewards.min()), float(log.rewards.max())
         if not np.isfinite([least, most]).all():
@@ -56,7 +56,7 @@ def _check_alike(first: Dataset, other: Dataset, number: int) -> None:
     apart = _unit_of_rewards(first, other)
     if apart is not None:
         raise ValueError(
-            f"the rewards of log {number} are {apart}; are they in another unit? All logs must be in the same"
+            f"the rewards of log {number} are {apart}; are they in another unit? All logs must use the same"
         )
 
 

@@ -89,7 +89,7 @@ def _read(path: Path, records: Records, columns: Columns, findings: Findings) ->
     if records.separator == ";" and records.commas and _points_and_commas(frame, named, lines, findings):
         return None
     if not records.last_is_whole and len(records.line):
-        problem = "the last line does not end, so that it may be cut off"
+        problem = "the last line has no line end, so it may be cut off"
         findings.warn(str(path), problem, "Check that the file was copied or exported completely")
     blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series().to_numpy()
     kept = np.flatnonzero(~blank)
@@ -106,14 +106,14 @@ def _well_formed(path: Path, records: Records, findings: Findings) -> bool:
     reported, width = Findings(LINES), records.width
     other = np.flatnonzero((records.fields != width) & (records.fields > 0))
     if records.open_quote is not None:
-        advice = "Close it, and double quotation marks within a text"
+        advice = "Close it, and double any quotation marks within a text"
         reported.fault(str(path), "a quotation mark is not closed", advice, np.array([records.open_quote - 1]))
     elif records.stray_return is not None:
         advice = "Export it again, with one kind of line end"
         place = np.array([records.stray_return - 1])
-        reported.fault(str(path), "there is a carriage return that ends no line", advice, place)
+        reported.fault(str(path), "there is a carriage return in the middle of a line", advice, place)
     elif len(other) == 1 and other[0] == len(records.fields) - 1 and not records.last_is_whole:
-        problem = f"the file ends within a line: expected {width} fields, got {records.fields[other[0]]}"
+        problem = f"the file ends in the middle of a line: expected {width} fields, got {records.fields[other[0]]}"
         advice = "Copy or export it again, completely"
         reported.fault(str(path), problem, advice, records.line[other] - 1)
     elif len(other):

@@ -105,7 +105,7 @@ def _legible(frame: pl.DataFrame, named: Sequence[str], flags: Sequence[str], fi
     wanted = {**dict.fromkeys(flags, "true or false"), **dict.fromkeys(named, "names or numbers")}
     odd = [name for name, kind in frame.schema.items() if name in wanted and _is_odd(kind)]
     for name in odd:
-        advice = "Replace this column by one of single values"
+        advice = "Replace this column with one of single values"
         findings.fault(name, f"expected {wanted[name]}, got {frame.schema[name]}", advice)
     return not odd
 
@@ -125,7 +125,9 @@ def _warn_of_blanks(frame: pl.DataFrame, name: str, findings: Findings) -> None:
         bare = bare.filter(bare.is_duplicated())
         first, second = twins.filter(bare == bare[0]).to_list()[:2]
         rows = np.flatnonzero((frame[name].cast(pl.String) == second).fill_null(False).to_numpy())
-        findings.warn(name, f"{first!r} and {second!r} differ in blanks only", "Use one spelling if they are one", rows)
+        findings.warn(
+            name, f"{first!r} and {second!r} differ only in blanks", "Use one spelling if they are the same", rows
+        )
 
 
 def named_once(names: list[str], findings: Findings) -> bool:

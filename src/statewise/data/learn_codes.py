@@ -155,7 +155,7 @@ def _worded(series: pl.Series, name: str) -> Code:
     least = max(2, RARE * len(series))
     often = {word: count for word, count in counts.iter_rows() if count >= least and word not in (OTHER, MISSING)}
     if not often:
-        advice = "Leave it out: names and free text describe no state"
+        advice = "Leave it out: names and free text do not describe a state"
         raise Unreadable(f"there are {len(words):,} different words, and none of them is frequent", advice)
     kept = tuple(sorted(sorted(often, key=lambda word: (-often[word], word))[:MOST_WORDS]))
     gaps = text.null_count() > 0 or MISSING in words

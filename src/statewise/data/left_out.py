@@ -11,6 +11,7 @@ from statewise.data.rawlog import Columns
 
 AFTER = ("next", "after", "later", "future")
 IDENTIFIERS = ("id", "uuid", "guid", "name", "email", "phone", "mrn")
+FEW = 12  # values; a column called `season` or `store` that has no more describes, rather than identifies
 FOLLOWS = 0.999  # a correlation that leaves no doubt
 
 
@@ -22,16 +23,17 @@ def why_left_out(frame: pl.DataFrame, name: str, columns: Columns) -> str | None
     if series.n_unique() == 1:
         return "every row is the same"
     if set(parts) & set(AFTER):
-        return "its name speaks of what comes after the decision"
+        return "its name suggests something after the decision"
     for role, what in (("reward", "an outcome"), ("terminated", "the end"), ("propensity", "a probability")):
         if normal(name) in SYNONYMS[role]:
-            return f"its name speaks of {what}, which is not known before the decision"
-    if set(parts) & set(IDENTIFIERS) or normal(name) in (*SYNONYMS["episode"], *SYNONYMS["unit"]):
+            return f"its name suggests {what}, which is not known before the decision"
+    called = normal(name) in (*SYNONYMS["episode"], *SYNONYMS["unit"]) and series.n_unique() > FEW
+    if set(parts) & set(IDENTIFIERS) or called:
         return "its name is that of an identifier"
     if series.n_unique() == len(series) and not series.dtype.is_float() and not series.dtype.is_temporal():
-        return "every row has another value, as identifiers do"
+        return "every row has a different value, as identifiers do"
     if columns.reward in frame.columns and _follows(series, frame[columns.reward]):
-        return "it follows the reward"
+        return "it moves with the reward"
     try:
         learn_code(series, name, dict(columns.orders).get(name, ()), name in columns.words)
     except Unreadable as error:

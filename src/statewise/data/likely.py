@@ -25,9 +25,9 @@ SYNONYMS = {
         "time": "timestamp datetime date charttime event_time sent_at sent visit_date date_of_visit hour day week "
         "month visit",
         "action": "action_taken chosen_action treatment decision arm drug drugs therapy medication intervention offer "
-        "variant choice dose order order_quantity order_qty ordered a",
+        "variant choice dose order order_quantity order_qty ordered template campaign banner a",
         "reward": "rewards r profit revenue margin payoff utility gain benefit outcome score click clicked conversion "
-        "converted purchase purchased response sales",
+        "converted purchase purchased response sales well_being wellbeing quality_of_life",
         "propensity": "propensity_score pscore p_score prob probability action_prob action_probability p_action p "
         "chance logging_prob logging_probability behavior_prob behaviour_prob",
         "terminated": "done terminal terminals is_terminal ended end end_of_episode final is_last died dead death "

@@ -65,10 +65,10 @@ class ObservationTable:
         if not len(wrong):
             return
         value = column[int(wrong[0])]
-        given = "an empty cell, and the log that the policy is from has none here" if value is None else f"'{value}'"
+        given = "an empty cell, and the policy's own log has none here" if value is None else f"'{value}'"
         if value is None and code.plain:
             given = "an empty cell"
-        more = f", and {len(wrong) - 1:,} more of the kind" if len(wrong) > 1 else ""
+        more = f", and {len(wrong) - 1:,} more like it" if len(wrong) > 1 else ""
         raise ValueError(f"{self._place(column.name, wrong[:1])}: expected {code.expected}, got {given}{more}")
 
     def _place(self, name: str, row: np.ndarray) -> str:

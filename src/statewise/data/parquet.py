@@ -102,8 +102,8 @@ def _undamaged(path: Path, known: str | None, findings: Findings) -> bool:
         return True
     size = path.stat().st_size
     if known[SUM + 1 :] != f"{size:0{SIZE}}":
-        problem = "its checksum is that of another file, so that damage to this one cannot be found"
-        findings.warn(str(path), problem, "Another program wrote it again; that is all right if you know of it")
+        problem = "its checksum is that of another file, so damage to this one cannot be detected"
+        findings.warn(str(path), problem, "Another program rewrote it; that is fine if you expected it")
         return True
     if _sum(path, known)[0] == known[:SUM]:
         return True

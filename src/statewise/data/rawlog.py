@@ -22,21 +22,21 @@ NAMED = ("episode", "step", "time", "action", "reward", "propensity", "terminate
 class Columns:
     """What the columns of a log are called."""
 
-    episode: str = "episode"
-    step: str = "step"
+    episode: str = "episode"  # which episode a row is of
+    step: str = "step"  # numbers the rows of an episode
     time: str = "time"  # orders the rows of an episode where no column numbers them
-    action: str = "action"
-    reward: str = "reward"
-    propensity: str = "propensity"
-    terminated: str = "terminated"
-    truncated: str = "truncated"
-    unit: str = "unit"
-    observations: tuple[str, ...] | None = None
-    words: tuple[str, ...] = ()  # observations whose numbers are names, such as the number of a ward
+    action: str = "action"  # what was done
+    reward: str = "reward"  # what it earned
+    propensity: str = "propensity"  # probability of the action; with `_0`, `_1`, … appended, of every action
+    terminated: str = "terminated"  # true where the episode ended by itself
+    truncated: str = "truncated"  # true where it was cut off
+    unit: str = "unit"  # patient, student or user; never split between learning and judging
+    observations: tuple[str, ...] | None = None  # None: all that begin with `observation_prefix`
+    words: tuple[str, ...] = ()  # observations whose numbers are names, such as ward numbers
     orders: tuple[tuple[str, tuple[str, ...]], ...] = ()  # observations with their words from least to most
-    observation_prefix: str = "obs_"
-    legal_prefix: str = "legal_"
-    target_prefix: str | None = None  # of the probabilities of a policy to be evaluated; None: there are none
+    observation_prefix: str = "obs_"  # prefix of the columns that describe the state
+    legal_prefix: str = "legal_"  # prefix of the columns that say which actions were allowed
+    target_prefix: str | None = None  # prefix of a policy's probabilities, to be evaluated; None: there are none
 
     def __post_init__(self) -> None:
         if isinstance(self.orders, Mapping):  # as it is easiest to write

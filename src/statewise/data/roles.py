@@ -15,7 +15,7 @@ from statewise.data.columns import Ends, Propensity
 from statewise.data.encoding import Code
 from statewise.data.findings import Finding
 from statewise.data.left_out import why_left_out
-from statewise.data.likely import SYNONYMS, fits, normal
+from statewise.data.likely import SYNONYMS, fits, likely_propensities, normal
 from statewise.data.rawlog import NAMED, Columns
 from statewise.data.schema import Schema
 
@@ -55,7 +55,7 @@ class Guess:
             said.append("every episode is one decision, and ends by itself (`ends=...`)")
         if said:
             out = f". Left out: {', '.join(name for name, _ in self.left_out)}" if self.left_out else ""
-            advice = "Check them; each can be changed by what stands in brackets"
+            advice = "Check them; each can be changed by the setting in brackets"
             yield Finding("warning", "columns", f"guessed from names and contents: {'; '.join(said)}{out}", advice)
 
     def schema(
@@ -113,8 +113,9 @@ def _with_roles(guess: Guess, frame: pl.DataFrame, estimate: bool) -> Guess:
             continue
         column = None if role == "time" and columns.step in frame.columns else _likely(role, frame, columns)
         if column is not None:
-            # one record for each patient, with no other name for it
-            alone = role == "unit" and columns.episode not in frame.columns
+            # one record for each patient, with no other name for it, or with one that spans patients
+            spanning = "episode" in found and role == "unit" and not _within(frame, columns.episode, column)
+            alone = role == "unit" and (spanning or columns.episode not in frame.columns)
             found["episode" if alone else role] = column
             columns = replace(columns, **{"episode" if alone else role: column})
     guess = replace(guess, columns=columns, roles=tuple(found))
@@ -125,6 +126,11 @@ def _with_roles(guess: Guess, frame: pl.DataFrame, estimate: bool) -> Guess:
     return guess if observed else _with_observations(guess, frame)
 
 
+def _within(frame: pl.DataFrame, episode: str, unit: str) -> bool:
+    """Whether every episode is of one unit."""
+    return bool((frame.group_by(episode).agg(pl.col(unit).n_unique())[unit] == 1).all())
+
+
 def _likely(role: str, frame: pl.DataFrame, columns: Columns) -> str | None:
     """The first column whose name is usual for the role, or holds such a name, and whose contents fit."""
     taken = {getattr(columns, other) for other in NAMED} | set(columns.observations or ())
@@ -132,10 +138,18 @@ def _likely(role: str, frame: pl.DataFrame, columns: Columns) -> str | None:
     names = SYNONYMS[role]
     if role == "propensity":
         names = (*(f"{p}_{normal(columns.action)}" for p in ("p", "prob", "pr", "probability")), *names)
+    if role == "action":
+        names = (*names, *_with_probability(frame))
     exact = [name for known in names for name in free if normal(name) == known]
     partly = [name for known in names for name in free if len(known) > 3 and known in re.split("_", normal(name))]
     candidates = dict.fromkeys([*exact, *partly])
     return next((name for name in candidates if fits(role, frame, name, columns.episode)), None)
+
+
+def _with_probability(frame: pl.DataFrame) -> list[str]:
+    """`template` where there is a `p_template`, unless it is the name of an outcome."""
+    named = [normal(name).partition("_")[2] for name in likely_propensities(frame)]
+    return [name for name in named if name and name not in SYNONYMS["reward"]]
 
 
 def _with_observations(guess: Guess, frame: pl.DataFrame) -> Guess:

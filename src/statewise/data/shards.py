@@ -87,7 +87,7 @@ class Shards:
         for name, values in _arrays(part).items():
             kind = [values.dtype.str, None if values.ndim == 1 else values.shape[1]]
             if self.known["columns"].setdefault(name, kind) != kind:
-                raise ShardError(f"{name}: numbers of another kind than in the rows before; use one kind in all files")
+                raise ShardError(f"{name}: a different kind of number from the rows before; use one kind in all files")
             sums[name] = self._add(name, values, sizes.get(name, 0))
         for name in NAMES:
             if getattr(part, name) is not None:

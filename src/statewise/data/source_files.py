@@ -71,7 +71,9 @@ def find_files(source: Source, findings: Findings) -> SourceFiles | None:
         findings.fault(path, "there is no such file", "Check the path")
     if not paths:
         problem = f"there are no {ENDING} files"
-        findings.fault(str(source), problem, "Large logs are read from Parquet; a folder's own files count, not deeper")
+        findings.fault(
+            str(source), problem, "Large logs are read from the Parquet files of a folder; subfolders are not searched"
+        )
     if missing or not paths:
         return None
     rows = [pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() for path in paths]

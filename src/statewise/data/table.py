@@ -150,7 +150,7 @@ def save(dataset: Dataset, path: str | Path) -> None:
     if dataset.schema is not None and not dataset.schema.plain:
         metadata[SCHEMA_KEY] = json.dumps(asdict(dataset.schema))
         if path.suffix.lower() == ".csv":
-            text = f"{path.name}: CSV cannot hold how words, dates and gaps became numbers; a .parquet file does"
+            text = f"{path.name}: CSV cannot hold how words, dates and gaps became numbers; a .parquet file can"
             warnings.warn(text, LogWarning, stacklevel=3)
     write_frame(to_frame(dataset), path, metadata)
 

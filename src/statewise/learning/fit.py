@@ -153,13 +153,13 @@ class _Run:
             changed = [name for name, value in identity.items() if known.get(name) != value]
             if changed:
                 raise RunError(
-                    f"{self.folder.path}: it holds a run with another {', '.join(changed)}; choose another folder"
+                    f"{self.folder.path}: it holds a run with a different {', '.join(changed)}; choose another folder"
                 )
             saved = self.folder.read_state()
             if saved is not None and known.get("threads", threads()) != threads():
                 warnings.warn(
                     f"{self.folder.path}: begun on {known['threads']} cores and resumed on {threads()}; sums are added "
-                    "in another order, so the result is not exactly that of an uninterrupted run",
+                    "in a different order, so the result is not exactly that of an uninterrupted run",
                     stacklevel=2,
                 )
             if saved is not None:

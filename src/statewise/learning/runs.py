@@ -72,7 +72,7 @@ class RunFolder:
     def create(cls, path: str | Path) -> RunFolder:
         folder = cls(path)
         if folder.path.exists() and not folder.path.is_dir():
-            raise RunError(f"{path}: there is a file of that name")
+            raise RunError(f"{path}: there is a file with that name")
         if folder.path.is_dir() and not folder.exists() and not all(map(_begun, folder.path.iterdir())):
             raise RunError(f"{path}: it holds other files; choose an empty folder")
         make_folder(folder.checkpoints)
@@ -208,7 +208,7 @@ def _check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
             raise RunError(f"{path}: its manifest.json says {str(manifest[name])[:40]!r} for '{name}', not {expected}")
     discount = manifest.get("config", {}).get("discount")
     if not all(type(seed) is int for seed in manifest.get("seeds", ())):
-        raise RunError(f"{path}: its manifest.json has seeds that are no whole numbers")
+        raise RunError(f"{path}: its manifest.json has seeds that are not whole numbers")
     if discount is not None and (type(discount) not in (int, float) or not 0 < discount <= 1):
         raise RunError(f"{path}: its manifest.json has a discount of {str(discount)[:40]}, expected 0 to 1")
 

@@ -19,5 +19,5 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     except TextFileError as error:
         raise DecodeError(str(error)) from error
     except (ValueError, RecursionError) as error:
-        reason = "it is nested too deep" if isinstance(error, RecursionError) else error
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise DecodeError(f"{path}: not a TOML file ({reason})") from error

@@ -245,16 +245,16 @@ def _reason(step: Step, level: float) -> str:
     way = "the whole way to the goal" if step.step == 1 else f"{100 * step.step:.3g} % of the way to the goal"
     if step.passed:
         return (
-            f"{way}, it earns about {value:.4g} more than the {today:.4g} of today, and at least {step.low:.4g} more, "
+            f"{way}, it earns about {value:.4g} more than today's {today:.4g}, and at least {step.low:.4g} more, "
             f"with {sure}"
         )
     if decision.verdict == "not identified":
         return f"the log cannot tell what even the first step, {way}, is worth: {verdict_of(decision.measures)[1]}"
     if decision.high < 0:
-        return f"even the first step, {way}, earns less than the {today:.4g} of today, with {sure}"
+        return f"even the first step, {way}, earns less than today's {today:.4g}, with {sure}"
     if decision.answer == "do not deploy":
-        return f"the first step, {way}, does what is done today"
+        return f"the first step, {way}, does the same as today"
     return (
-        f"the first step, {way}, may be better or worse than the {today:.4g} of today: as far as the log tells it "
-        f"earns {value:.4g} more, and at least {step.low:.4g} more with {sure}"
+        f"the first step, {way}, may be better or worse than today's {today:.4g}: as far as the log can tell, it "
+        f"gains {value:.4g}, and at least {step.low:.4g} with {sure}"
     )

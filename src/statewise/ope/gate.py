@@ -188,11 +188,11 @@ def _decide(
     if verdict == "weak":
         interval += f"; the support is weak ({why}), so the conservative bound counts"
     if max(abs(low), abs(high)) <= SAME * max(abs(today), 1e-300):
-        return "do not deploy", "the policy does what is done today", None
+        return "do not deploy", "the policy does the same as today", None
     if low > 0:
-        return "deploy", f"it earns {value:.4g} more than the {today:.4g} of today ({interval})", None
+        return "deploy", f"it earns {value:.4g} more than today's {today:.4g} ({interval})", None
     if high < 0:
-        return "do not deploy", f"it earns {-value:.4g} less than the {today:.4g} of today ({interval})", None
+        return "do not deploy", f"it earns {-value:.4g} less than today's {today:.4g} ({interval})", None
     needed = episodes_needed(value, error, episodes, seldomer(level) if verdict == "weak" else level)
     needed = None if needed is None else rounded(needed / part)
     if value <= 0:

@@ -63,17 +63,15 @@ class NextLog:
         whose = "the policy to deploy" if self.deploy else "what is done today"
         if self.episodes is None and self.chance > 0:
             return (
-                f"How many episodes of {whose} would settle it cannot be said: as far as this log tells, the first "
+                f"How many episodes of {whose} would settle it cannot be said: as far as this log can tell, the first "
                 "step hardly gains anything."
             )
         if self.episodes is None:
-            return (
-                f"More episodes of {whose} would not help: what is missing are decisions as the goal would take them."
-            )
+            return f"More episodes of {whose} would not help: the log lacks decisions like the goal's."
         if self.deploy and self.chance == 0:
             return (
                 f"Log about {self.episodes:,} episodes of {whose}, with the probability of every decision, and improve "
-                "again: how much further it goes, only that log can tell."
+                "again: only that log can tell how much further it goes."
             )
         further = f"the step at {100 * self.step:.3g} % of the way to the goal"
         return (

@@ -51,18 +51,18 @@ def sentence(gamma: float) -> str:
     if gamma >= MOST:
         return (
             f"A reason that is not in the log would have to multiply the odds of an action by more than {MOST:.0f} at "
-            "one decision of an episode to turn this over."
+            "one decision of an episode to overturn this."
         )
     digits = 2 if gamma < 1.1 else 1 if gamma < 10 else 0
     shown = np.floor(gamma * 10**digits) / 10**digits
     if shown <= 1:
         return (
-            "Any reason that is not in the log, however weak, could turn this over: deploy only if the log holds "
+            "Any reason that is not in the log, however weak, could overturn this: deploy only if the log holds "
             "all that those who decided looked at."
         )
     return (
         f"A reason that is not in the log would have to multiply the odds of an action by {shown:.{digits}f} at one "
-        f"decision of an episode to turn this over: make it {100 * gamma / (1 + gamma):.0f} % likely where the log "
+        f"decision of an episode to overturn this: make it {100 * gamma / (1 + gamma):.0f} % likely where the log "
         "says 50 %. Ask those who decided whether anything that they saw could do that."
     )
 

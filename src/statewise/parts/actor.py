@@ -26,21 +26,21 @@ class Actor:
     them in any unit of reward; without it both are absolute, as in the paper.
     """
 
-    hidden: tuple[int, ...] = (32, 32)
+    hidden: tuple[int, ...] = (32, 32)  # layers of the policy
     features: tuple[int, ...] | None = None  # columns that the policy may see (None: all); critic and ratio see all
-    learning_rate: float = 3e-4
+    learning_rate: float = 3e-4  # step size of Adam
     decay: bool = True  # the learning rate falls to 0 over the run, so that the last policy has settled
-    batch: int = 5000
-    baseline: bool = True
-    entropy: float = 0.01
-    sure_steps: float = 10.0  # where all actions' values are known, steps are so many times as long …
-    sure_entropy: float = 0.2  # … and entropy has this weight at first, which falls to `entropy`
-    relative: bool = True
-    anchor: Anchor = field(default_factory=Anchor)
+    batch: int = 5000  # rows in each update
+    baseline: bool = True  # subtract V̂ from the returns
+    entropy: float = 0.01  # weight of the policy's entropy
+    sure_steps: float = 10.0  # where every action's value is known, steps are this many times as long
+    sure_entropy: float = 0.2  # where every action's value is known, entropy begins with this weight
+    relative: bool = True  # divide advantages by their deviation; see above
+    anchor: Anchor = field(default_factory=Anchor)  # settings of what keeps the policy near the log's
     clip: float | None = None  # the largest ρ
-    clone_steps: int = 2000
-    clone_rate: float = 1e-3
-    clone_batch: int = 1000
+    clone_steps: int = 2000  # steps of imitating the log before the first update
+    clone_rate: float = 1e-3  # step size while imitating
+    clone_batch: int = 1000  # rows in each step of imitating
 
 
 class Report(eqx.Module):

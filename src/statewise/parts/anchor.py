@@ -28,9 +28,9 @@ from statewise.parts.policy import entropy, log_policy
 class Anchor:
     """Settings of the anchor; weight 0 turns it off."""
 
-    weight: float = 1.0
-    spread: float = 1.5
-    noise: float = 1.0
+    weight: float = 1.0  # weight of the anchor; 0 turns it off
+    spread: float = 1.5  # factor by which logged states are moved away from their mean
+    noise: float = 1.0  # deviation of the noise added to them, in deviations of the log
 
 
 def penalty(settings: Anchor, policy: Network, clone: Network, rows: Rows, key: Key[Array, ""]) -> Float[Array, ""]:

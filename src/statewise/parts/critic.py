@@ -33,19 +33,19 @@ AHEAD = 100_000  # up to so many rows are gathered before the loop, where that i
 class Critic:
     """Settings of the critic."""
 
-    hidden: tuple[int, ...] = (128, 128)
-    learning_rate: float = 1e-3
-    discount: float | None = None  # what V̂ bootstraps with; None: see `value_discount`
-    clock: bool = False  # V̂ knows the time left where a limit cuts episodes off; if not, it goes on beyond the limit
-    trace: float = 0.0  # λ
-    batch: int = 1000
-    steps: int = 10
-    warm_steps: int = 1000
-    clip: float | None = None  # the largest ρ
-    members: int = 2  # critics side by side; the least of their values counts
-    terminal_weight: float = 1.0  # of the loss V̂² in states where episodes ended
-    target_rate: float = 0.02  # how fast the network that targets bootstrap from follows; 1: it is the critic itself
-    closed_form: bool = True  # values of all actions where episodes are single decisions, or states are few
+    hidden: tuple[int, ...] = (128, 128)  # layers of V̂
+    learning_rate: float = 1e-3  # step size of Adam
+    discount: float | None = None  # what V̂ bootstraps with; None: the objective's if below 1, else 0.98 or more
+    clock: bool = False  # V̂ knows the time left where a limit cuts episodes off; otherwise it looks beyond the limit
+    trace: float = 0.0  # λ of the λ-returns
+    batch: int = 1000  # rows in each step
+    steps: int = 10  # steps before each update of the policy
+    warm_steps: int = 1000  # steps before the first update of the policy
+    clip: float | None = None  # the largest ρ; None: no limit
+    members: int = 2  # number of critics; the lowest of their values counts
+    terminal_weight: float = 1.0  # weight of the loss V̂² in states where episodes ended
+    target_rate: float = 0.02  # how fast the target network follows the critic; 1: it is the critic itself
+    closed_form: bool = True  # solve for all actions' values where episodes are single decisions or states are few
 
 
 Value = Tracked | Values  # the latter where all actions are valued in closed form

@@ -24,8 +24,8 @@ from statewise.parts.policy import action_ratio
 class Emphasis:
     """Settings. Products of ρ over whole episodes vary wildly; `clip` bounds each factor."""
 
-    share: float = 1.0  # λ
-    clip: float | None = None  # the largest ρ
+    share: float = 1.0  # λ, from 0 (rows count equally) to 1
+    clip: float | None = None  # the largest ρ; None: no limit
 
 
 def of_log(

@@ -25,12 +25,12 @@ from statewise.parts.tracked import Tracked, descend_tracked
 class QNetwork:
     """Settings of the action values."""
 
-    hidden: tuple[int, ...] = (64, 64)
-    learning_rate: float = 1e-3
+    hidden: tuple[int, ...] = (64, 64)  # layers of Q
+    learning_rate: float = 1e-3  # step size of Adam
     decay: bool = True  # the learning rate falls to 0 over the run, so that the last values have settled
-    batch: int = 500
-    steps: int = 10  # before each update of the policy
-    target_rate: float = 0.01  # how fast the networks that targets bootstrap from follow
+    batch: int = 500  # rows in each step
+    steps: int = 10  # steps before each update of the policy
+    target_rate: float = 0.01  # how fast the target networks follow
 
 
 class Transitions(eqx.Module):

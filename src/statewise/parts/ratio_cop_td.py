@@ -38,14 +38,14 @@ class COPTD:
     """Settings of COP-TD."""
 
     carry: float = 1.0  # γ̂; below 1 it is discounted COP-TD
-    hidden: tuple[int, ...] = (32,)
-    learning_rate: float = 1e-3
-    batch: int = 500
-    steps: int = 50
-    warm_steps: int = 1000
-    target_rate: float = 0.05  # how fast w̄ follows
-    clip: float | None = None  # the largest ρ
-    clock: bool = True  # it is w(s, t) where a limit cuts episodes off
+    hidden: tuple[int, ...] = (32,)  # layers of w
+    learning_rate: float = 1e-3  # step size of Adam
+    batch: int = 500  # rows in each step
+    steps: int = 50  # steps before each update of the policy
+    warm_steps: int = 1000  # steps before the first update of the policy
+    target_rate: float = 0.05  # how fast the target network w̄ follows
+    clip: float | None = None  # the largest ρ; None: no limit
+    clock: bool = True  # estimate w(s, t) where a limit cuts episodes off
 
 
 class Moves(eqx.Module):

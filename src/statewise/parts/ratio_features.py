@@ -24,17 +24,17 @@ from statewise.ops.kernels import FourierFeatures, fourier_features
 class ClosedForm:
     """Settings of the closed-form estimator."""
 
-    features: int = 300
-    bandwidth: float | None = None  # None: the median distance between logged states
+    features: int = 300  # number of random Fourier features
+    bandwidth: float | None = None  # bandwidth of the kernel; None: the median distance between logged states
     whiten: bool = True  # False: test functions are weighted by the kernel's spectrum, as in the kernel loss
-    rank: int = 64  # how many principal directions of the features are kept …
-    smallest: float = 1e-6  # … if their variance is at least this share of the largest one's
-    regularisation: tuple[float, ...] = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)  # to choose from; with one, λ is fixed
-    clock: bool = True  # it is w(s, t) where a limit cuts episodes off …
-    knots: int = 12  # … linear in time between so many steps …
-    timed_rank: int = 128  # … and how many directions of state and time together are kept
-    rows: int = 20_000  # at most so many per solve in the training loop, drawn afresh each time
-    clip: float | None = None
+    rank: int = 64  # principal directions of the features that are kept
+    smallest: float = 1e-6  # smallest variance of a kept direction, as a share of the largest
+    regularisation: tuple[float, ...] = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)  # values of λ to choose from
+    clock: bool = True  # estimate w(s, t) where a limit cuts episodes off
+    knots: int = 12  # w(s, t) is linear in time between this many steps
+    timed_rank: int = 128  # directions of state and time together that are kept
+    rows: int = 20_000  # at most this many for each solve during training, drawn anew each time
+    clip: float | None = None  # the largest ρ; None: no limit
 
 
 class Basis(eqx.Module):

@@ -35,15 +35,15 @@ ActionRatio = Callable[[Rows], Float[Array, "*batch"]]  # ρ(s,a) of the policy 
 class RatioNetwork:
     """Settings of the network estimator."""
 
-    hidden: tuple[int, ...] = (32,)
-    learning_rate: float = 1e-3
+    hidden: tuple[int, ...] = (32,)  # layers of w
+    learning_rate: float = 1e-3  # step size of Adam
     weight_decay: float = 1e-5  # decoupled: inside Adam it would drown the small gradient of the kernel loss
-    batch: int = 200
-    steps: int = 50
-    warm_steps: int = 500
-    bandwidth: float | None = None  # None: the median distance between logged states
-    clip: float | None = None
-    clock: bool = True  # it is w(s, t) where a limit cuts episodes off
+    batch: int = 200  # rows in each step
+    steps: int = 50  # steps before each update of the policy
+    warm_steps: int = 500  # steps before the first update of the policy
+    bandwidth: float | None = None  # bandwidth of the kernel; None: the median distance between logged states
+    clip: float | None = None  # the largest ρ; None: no limit
+    clock: bool = True  # estimate w(s, t) where a limit cuts episodes off
 
 
 class Pairs(eqx.Module):

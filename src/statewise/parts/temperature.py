@@ -15,9 +15,9 @@ from jaxtyping import Array, Float
 class Temperature:
     """Settings; τ is in units of the log's returns. With `entropy`, a share of log |A|, τ is tuned from `start`."""
 
-    start: float = 0.1
-    entropy: float | None = None
-    learning_rate: float = 1e-3
+    start: float = 0.1  # τ, or where tuning starts
+    entropy: float | None = None  # target, as a share of log |A|; None: τ is fixed
+    learning_rate: float = 1e-3  # step size of log τ
 
 
 class Tuned(eqx.Module):

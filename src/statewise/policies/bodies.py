@@ -17,7 +17,7 @@ class Decision(BaseModel):
     action: str
     propensity: float = Field(description="The probability with which it was chosen; log it for the next round.")
     probabilities: dict[str, float] = Field(description="The policy's own, of every action.")
-    id: str | None = Field(default=None, description="By which its outcome is reported, if decisions are recorded.")
+    id: str | None = Field(default=None, description="For reporting its outcome, if decisions are recorded.")
 
 
 class Answer(BaseModel):
@@ -89,7 +89,7 @@ def recorded_question(question: type[BaseModel]) -> type[BaseModel]:
 
     class RecordedQuestion(question):
         episodes: list[Annotated[StrictStr, Field(min_length=1, max_length=200)]] | None = Field(
-            None, description="Whose decision each is, so that they form episodes. Without, each is one of its own."
+            None, description="Whose decision each is, so that they form episodes. Without it, each is one of its own."
         )
         steps: list[Annotated[int, Field(strict=True, ge=0, lt=2**31)]] | None = Field(
             None,
@@ -108,7 +108,9 @@ def report_of(policy: StoredPolicy) -> type[BaseModel]:
 
         id: StrictStr = Field(max_length=100, description="Of the decision.")
         reward: float = Field(strict=True, allow_inf_nan=False, description="What the decision earned.")
-        terminated: StrictBool = Field(False, description="Whether the episode ended with it; one without a name does.")
+        terminated: StrictBool = Field(
+            False, description="Whether the episode ended with it; an episode without a name always does."
+        )
         truncated: StrictBool = Field(False, description="Whether the episode was cut off after it.")
         observation: Annotated[Any, WithJsonSchema({"anyOf": [_row(policy), {"type": "null"}]})] = Field(
             None, description="The state after it, if no decision follows that would show it."

@@ -98,7 +98,7 @@ def patient(limits: Limits) -> type[asyncio.Protocol]:
 
         def shutdown(self) -> None:
             if self.conn.their_state is h11.SEND_BODY:
-                self._refuse(503, "this server is ending; the request was not complete")
+                self._refuse(503, "this server is shutting down; the request was not complete")
             else:
                 super().shutdown()
 
@@ -142,7 +142,7 @@ class Seldom(logging.Filter):
             self.last[kind] = last, left_out + 1
             return False
         if left_out:
-            record.msg = f"{kind.strip()} (and {left_out:,} times since this was last said)"
+            record.msg = f"{kind.strip()} (and {left_out:,} more times since this was last logged)"
         self.last[kind] = now, 0
         return True
 

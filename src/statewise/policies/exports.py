@@ -95,7 +95,7 @@ def networks_of(policy: Any) -> tuple[list[Policy], Shape]:
     if not isinstance(policy, Policy):
         raise ValueError(
             f"expected a network, or a step between networks, got a {type(policy).__name__}: only those can be "
-            "exported; the policy's own file can be used without anything but NumPy (statewise.load_policy)"
+            "exported; the policy's own file needs nothing but NumPy (statewise.load_policy)"
         )
     return [policy], 0
 

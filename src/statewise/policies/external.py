@@ -123,7 +123,7 @@ class OnnxPolicy:
         entry = self.session.get_inputs()[0]
         width = entry.shape[1] if len(entry.shape) == 2 else None
         if isinstance(width, int) and width != observations.shape[1]:
-            raise ValueError(f"{self.path}: it expects {width} observations, and the log has {observations.shape[1]}")
+            raise ValueError(f"{self.path}: it expects {width} observations, but the log has {observations.shape[1]}")
         kind = np.float64 if entry.type == "tensor(double)" else np.float32
 
         def run(part: np.ndarray) -> np.ndarray:
@@ -138,7 +138,7 @@ class OnnxPolicy:
 
         given = _in_batches(run, np.ascontiguousarray(observations, kind)).astype(np.float64)
         if legal is not None and given.shape != legal.shape:
-            raise ValueError(f"{self.path}: it has {given.shape[1]} actions, and the log has {legal.shape[1]}")
+            raise ValueError(f"{self.path}: it has {given.shape[1]} actions, but the log has {legal.shape[1]}")
         likely = (given >= 0).all() and (np.abs(given.sum(axis=1) - 1) < NEAR_ONE).all()
         if self.output == "probabilities" or (self.output is None and likely):
             return given

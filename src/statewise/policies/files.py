@@ -164,7 +164,7 @@ def _common(header: Any) -> dict[str, Any]:
     names = {"observation_names": header["observations"], "action_names": header["actions"]}
     for name, values in names.items():
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-            raise ValueError(f"{name} must be a list of texts")
+            raise ValueError(f"{name} must be a list of strings")
         if len(set(values)) < len(values):
             raise ValueError(f"{name} must differ from each other")
     if not isinstance(header["card"], dict):

@@ -94,7 +94,7 @@ class PathPolicy:
         if way not in get_args(Way):
             raise ValueError(f"expected a way that is one of {', '.join(get_args(Way))}, got {way!r}")
         if depth > DEEPEST:
-            raise ValueError(f"more than {DEEPEST} paths within one another")
+            raise ValueError(f"more than {DEEPEST} nested paths")
         if any(name.partition(".")[0] not in ENDS for name in tensors):
             raise ValueError("expected arrays of its two ends and nothing else")
         names = {name: common[name] for name in ("observation_names", "action_names")}

@@ -39,7 +39,7 @@ def _of_part(policy: Any, known: Any, dataset: Dataset, part: slice) -> Float[np
     if given.ndim == 2 and len(given) == wanted[0] and given.shape != wanted:
         known, logged = given.shape[1], wanted[1]
         hint = f"; if some were never taken, load the log with `actions={known}`" if known > logged else ""
-        raise ValueError(f"the policy knows {known} actions, and the log has {logged}{hint}")
+        raise ValueError(f"the policy knows {known} actions, but the log has {logged}{hint}")
     if given.shape != wanted:
         raise ValueError(
             f"expected probabilities of shape {wanted} (decisions, actions) from the policy, got {given.shape}"
@@ -82,7 +82,7 @@ def _check_observations(policy: Any, dataset: Dataset) -> None:
     held = dataset.observation_names[: seen_by_policy(dataset).shape[1]]
     if names is not None and tuple(names) != held:
         raise ValueError(
-            f"the policy looks at {_some(names)}, and the log holds {_some(held)}; load the log with the policy's "
+            f"the policy looks at {_some(names)}, but the log holds {_some(held)}; load the log with the policy's "
             "columns in the policy's order: `Columns(observations=...)`"
         )
 

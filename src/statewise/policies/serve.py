@@ -175,13 +175,13 @@ async def _recorded(
 def _places(question: Any, count: int) -> list[tuple[str | None, int | None]]:
     """Each decision's episode and step, as far as they are given."""
     if question.seed is not None:
-        raise ObservationError("seed: not while decisions are recorded: with draws of your own, propensities are wrong")
+        raise ObservationError("seed: cannot be given while decisions are recorded, since propensities would be wrong")
     for name in ("episodes", "steps"):
         given = getattr(question, name)
         if given is not None and len(given) != count:
             raise ObservationError(f"{name}: expected {count}, one per observation, got {len(given)}")
     if question.steps is not None and question.episodes is None:
-        raise ObservationError("steps: they need episodes")
+        raise ObservationError("steps: these need episodes")
     episodes, steps = question.episodes or [None] * count, question.steps or [None] * count
     return list(zip(episodes, steps, strict=True))
 

@@ -13,7 +13,7 @@ UNCHECKED = (
     "episodes were compared; what comes after the log cannot be.",
     "Whether those who decided saw something that no column holds, and that also affects the outcome.",
     "Whether one person's treatment affects another's outcome: episodes of different units count as independent.",
-    "Whether the columns say what they are taken for: known before the decision, and measured alike for all.",
+    "Whether the columns mean what they are taken to mean: known before the decision, and measured alike for all.",
 )
 
 

@@ -218,7 +218,7 @@ def from_json(text: str) -> ReportContent:
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = "it is nested too deep" if isinstance(error, RecursionError) else error
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise DecodeError(f"it is not JSON ({reason})") from error
     return decode(ReportContent, fields, "decision")
 

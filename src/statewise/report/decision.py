@@ -186,7 +186,7 @@ def _carriers(estimate: Estimate, judging: Dataset) -> tuple[Carrier, ...]:
 def _notes(certificate: Certificate, judging: Dataset) -> tuple[str, ...]:
     tested = len(certificate.tried)
     notes = [
-        f"The goal was learned by {_name(certificate)}, which the learning episodes found most promising. "
+        f"The goal ({_name(certificate)}) is the candidate that the learning episodes found most promising. "
         f"{tested} step{'s' if tested != 1 else ''} towards it {'were' if tested != 1 else 'was'} tested on the other "
         "episodes, in an order that was fixed beforehand, up to the first that failed."
     ]

@@ -81,7 +81,7 @@ def flow_of(logs: Sequence[Dataset], learning: Dataset, judging: Dataset, effect
     older = sum(log.episodes for log in logs[:-1])
     note = f"{older:,} of older logs among them" if older else ""
     steps.append(FlowStep(f"{learning.episodes + older:,}", "episodes to learn from and to choose by", note))
-    steps.append(FlowStep(f"{judging.episodes:,}", "episodes to judge by, which no choice has seen"))
+    steps.append(FlowStep(f"{judging.episodes:,}", "episodes to judge by, kept out of every choice"))
     used = float((recorded_weight(judging) > 0).mean())
     if used < 1:
         steps.append(FlowStep(f"{100 * used:.3g} %", "of their decisions count", "the others lie beyond the record"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -55,10 +56,12 @@ def path(items: Sequence[PathStep]) -> str:
         axes.fill_between(steps, lows, gains, color=ACCENT, alpha=0.15, linewidth=0)
         for item, gain, low in known:
             inside = ACCENT if item.passed else CARD
-            axes.plot(item.step, gain, "o", color=ACCENT, markerfacecolor=inside, markersize=5)
-            axes.plot(item.step, low, "_", color=ACCENT, markersize=9, markeredgewidth=2)
+            whole: dict[str, Any] = {"clip_on": False, "zorder": 3}  # also at 100 %
+            axes.plot(item.step, gain, "o", color=ACCENT, markerfacecolor=inside, markersize=5, **whole)
+            axes.plot(item.step, low, "_", color=ACCENT, markersize=9, markeredgewidth=2, **whole)
             if item.deployed:
-                axes.plot(item.step, low, "o", color=GOOD, markersize=11, markerfacecolor="none", markeredgewidth=2)
+                circle = {"markersize": 11, "markerfacecolor": "none", "markeredgewidth": 2}
+                axes.plot(item.step, low, "o", color=GOOD, **circle, **whole)
         last = max((item.step for item in items if item.passed), default=0.0)
         if last < 1:
             axes.axvspan(last, 1, color=LINE, alpha=0.35, linewidth=0)
@@ -175,7 +178,7 @@ def calibration(points: Calibration) -> str:
         axes.scatter(points.predicted, points.observed, s=12 + 60 * sizes / max(sizes.max(), 1), color=ACCENT, zorder=3)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="estimated propensity", ylabel="really taken")
+        axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="estimated propensity", ylabel="actually taken")
 
     return svg_of("calibration", draw)
 

@@ -37,14 +37,14 @@ def _by_group(groups: Sequence[GroupGain]) -> str:
     if not gain:
         return "No group is shown to lose, and none to gain: the log cannot tell."
     some = f"{_listed(gain)} {'gains' if len(gain) == 1 else 'gain'}, beyond chance."
-    return f"No group is shown to lose. {some} Of the others the log cannot tell."
+    return f"No group is shown to lose. {some} For the others, the log cannot tell."
 
 
 def _changes(negative: float, median: float) -> str:
     begin = "No episode begins" if negative == 0 else f"{percent(negative)} of the episodes begin"
     half = "more" if median >= 0 else "less"
     return (
-        f"As the judge's models expect it: {begin} where the policy would earn less than today; in the middle case it "
+        f"According to the judge's models, {begin} where the policy would earn less than today; in the middle case it "
         f"would earn {number(abs(median))} {half}."
     )
 
@@ -63,9 +63,9 @@ def _periods(groups: Sequence[GroupGain]) -> str:
         return ""
     agree = max(group.low for group in groups) <= min(group.high for group in groups)
     return (
-        "The intervals have values in common: nothing here speaks against one gain throughout."
+        "The intervals have values in common: nothing here suggests that the gain has changed."
         if agree
-        else "The intervals have no value in common: the gain has changed while the log was written."
+        else "The intervals have no value in common: the gain changed while the log was written."
     )
 
 

@@ -115,7 +115,7 @@ def _support_panels(content: ReportContent) -> list[Panel]:
         worst = max(abs(predicted - observed) for predicted, observed in pairs)
         alt = f"Estimated propensities against how often actions were taken; the largest gap is {percent(worst)}."
         caption = (
-            "The log does not say how likely each action was, so this was estimated. Dashed: estimates that are right."
+            "The log does not say how likely each action was, so this was estimated. Dashed: where estimates are right."
         )
         panels.append(
             Panel("Are the estimated propensities right?", figures.calibration(content.calibration), alt, caption)

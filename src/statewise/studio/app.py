@@ -71,11 +71,11 @@ def application(
 
     @app.exception_handler(RequestValidationError)
     async def wrong_address(request: Request, error: RequestValidationError) -> Response:
-        return _page("error.html", 400, sentence="The address of this page makes no sense: open it by its link.")
+        return _page("error.html", 400, sentence="This address is not one of the studio's: follow a link instead.")
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> Response:
-        sentence = f"This is a bug in statewise, not a mistake of yours: {type(error).__name__}: {error}."
+        sentence = f"This is a bug in statewise, not a mistake on your part: {type(error).__name__}: {error}."
         return _page("error.html", 500, sentence=sentence)
 
     @app.get("/")

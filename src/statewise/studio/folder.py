@@ -3,7 +3,7 @@
 statewise-studio/
   .key                what a browser must show (`guard`)
   .lock               held by the studio that serves this folder
-  logs/<id>/          log.csv or log.parquet as it came, about.json, choices.json
+  logs/<id>/          <id>.csv or <id>.parquet as it came, about.json, choices.json
   runs/<id>/          about.json, options.toml, output.txt, .running (locked while a process works on it)
     run/              the run folder of `statewise improve`
 """

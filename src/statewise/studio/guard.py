@@ -43,7 +43,7 @@ class Guard:
     def _refused(self, request: Request) -> Response | None:
         host = request.headers.get("host", "")
         if host.rpartition(":")[0] not in HOSTS and host not in HOSTS:
-            return PlainTextResponse("This studio answers to its own machine alone: open it by 127.0.0.1.\n", 421)
+            return PlainTextResponse("This studio answers only to its own machine: open it at 127.0.0.1.\n", 421)
         if request.method not in SAFE and request.headers.get("origin") != f"http://{host}":
             return PlainTextResponse("This was not sent by a page of the studio.\n", 403)
         query = parse_qsl(request.url.query, keep_blank_values=True)
@@ -55,7 +55,7 @@ class Guard:
             answer.set_cookie(cookie, self.key, httponly=True, samesite="lax", max_age=10**8)
             return answer
         if not self._right(request.cookies.get(cookie, "")):
-            return PlainTextResponse("Open the studio by the link that its terminal shows: it holds the key.\n", 401)
+            return PlainTextResponse("Open the studio with the link that its terminal shows: it holds the key.\n", 401)
         return None
 
     def _right(self, shown: str) -> bool:

@@ -77,7 +77,7 @@ class Runs:
         """Begins a new run, whose id it gives; the newest log is the last."""
         reading = reading_of(self.folder, logs[0])
         if reading.schema is None:
-            raise StudioError("this log cannot be used yet: first mend what its page lists")
+            raise StudioError("this log cannot be used yet: first fix what its page lists")
         with self.guard:
             self._alone()
             name = self.folder.log(logs[-1]).name.rpartition(".")[0]
@@ -170,7 +170,7 @@ class Runs:
     def _alone(self) -> None:
         busy = self.running()
         if busy is not None:
-            raise StudioError("another run is being worked on: wait until it has finished, or stop it first")
+            raise StudioError("another run is in progress: wait until it has finished, or stop it first")
 
     def _command(self, id: str) -> list[str]:
         run, place = self.folder.run(id), self.folder.run_path(id)

@@ -47,7 +47,7 @@ async def receive(
     largest = min(largest, shutil.disk_usage(folder.path).free - SPARE)
     id, place = folder.new("logs", name.removesuffix(ending))
     try:
-        file, size = f"log{ending}", 0
+        file, size = f"{id}{ending}", 0  # reports name it
         with written_whole(place / file) as part, part.open("wb") as out:
             async for chunk in body:
                 size += len(chunk)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from statewise.ope.sensitivity import sentence as hidden_reason
 from statewise.policies.files import load_policy
 from statewise.report.page import ANSWERS
 from statewise.report.svg import Interval, intervals
@@ -127,6 +128,9 @@ def run_view(folder: StudioFolder, runs: Runs, id: str) -> dict[str, Any]:
         "content": content,
         "tiles": tiles,
         "answer": None if content is None else ANSWERS[content.answer],
+        "hidden_reason": ""
+        if content is None or content.hidden_reason is None
+        else hidden_reason(content.hidden_reason),
         "deployable": _has(runs, id, "policy.safetensors"),
         "rounds": len(rounds_up_to(folder, id)),
     }

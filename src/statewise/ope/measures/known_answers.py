@@ -41,7 +41,8 @@ def _range_sentence(evidence: Evidence) -> str:
     low, high = attainable(evidence.log)
     outside = _outside(evidence)
     where = "within" if outside == 0 else f"{outside:.1f} standard errors outside"
-    return f"the estimate lies {where} what can be earned, {low:.4g} to {high:.4g}"
+    between = f"{low:.4g} or more" if high == float("inf") else f"{low:.4g} to {high:.4g}"
+    return f"the estimate lies {where} what can be earned, {between}"
 
 
 def _itself(evidence: Evidence) -> float | None:
@@ -86,7 +87,7 @@ def _agreement(evidence: Evidence) -> float | None:
 def _agreement_sentence(evidence: Evidence) -> str:
     other = _importance_based(evidence)
     assert other is not None
-    said = f"importance sampling, which needs no observation that tells all, puts it at {other.estimate.value:.4g}"
+    said = f"importance sampling, which does not take that for granted, puts it at {other.estimate.value:.4g}"
     return f"{said}, {other.apart:.1f} standard errors away"
 
 
@@ -132,7 +133,7 @@ RANGE = Measure(
 ITSELF = Measure(
     title="A value that is known",
     meaning="What today's behaviour is worth is known: the log earned it. A model of the behaviour, judged as the "
-    "policy is, must come to the same.",
+    "policy is, must come out the same.",
     bounds=(3.0, None),
     unit="standard errors",
     applies=lambda evidence: evidence.estimate.by_states and evidence.log.objective == "return",
@@ -144,7 +145,7 @@ AGREEMENT = Measure(
     title="Estimators that rest on other assumptions",
     meaning="The estimate takes for granted that the observation tells all that matters. Importance sampling does not; "
     "where it is precise enough to tell, both must agree.",
-    remedy="What would help are observations that tell more, such as what happened before",
+    remedy="Observations that tell more would help, such as what happened before",
     bounds=(2.5, 3.5),
     unit="standard errors apart",
     applies=lambda evidence: evidence.estimate.by_states and len(evidence.log.discounts) > 1,
@@ -155,7 +156,7 @@ AGREEMENT = Measure(
 DRIFT = Measure(
     title="The same early and late",
     meaning="The gain must be the same in the log's early and late episodes, or it is not known what it is now.",
-    remedy="What would help are episodes logged after whatever changed",
+    remedy="Episodes logged after whatever changed would help",
     bounds=(1.63, 1.95),
     unit="Kolmogorov's distance",
     of="gain",
@@ -168,7 +169,7 @@ RECORD = Measure(
     title="Episodes that are recorded to their end",
     meaning="The share of the episodes that go on beyond the longest records. What they earn there counts, and is not "
     "in the log.",
-    remedy="What would help are episodes that are recorded to their end, or a horizon that the records reach",
+    remedy="Episodes that are recorded to their end would help, or a horizon that the records reach",
     bounds=(0.05, 0.2),
     unit="of episodes",
     applies=lambda evidence: evidence.log.dataset.horizon.cut_off == "censored",

@@ -32,7 +32,7 @@ def _logged_sentence(evidence: Evidence) -> str:
     return (
         agrees
         if calibration.good
-        else f"the logged probabilities are not those of the actions taken: {calibration.problem}"
+        else f"the logged probabilities do not match the actions taken: {calibration.problem}"
     )
 
 
@@ -87,14 +87,14 @@ LOGGED = Measure(
     unit="times chance",
     applies=lambda evidence: evidence.log.dataset.estimated is None and evidence.estimate.reweighted,
     value=_logged,
-    remedy="What would help are the probabilities with which actions were really taken, logged or estimated",
+    remedy="The probabilities with which actions were really taken would help, logged or estimated",
     sentence=_logged_sentence,
     missing="there are too few decisions to compare the logged probabilities with what was done",
 )
 MEAN_RATIO = Measure(
     title="Ratios with mean 1",
     meaning="In every kind of situation, the policy's probability over the behaviour's has mean 1 over the actions "
-    "taken. Where it has not, propensities are wrong, or the policy does what was never tried.",
+    "taken. Where it does not, propensities are wrong, or the policy does what was never tried.",
     bounds=(1.0, None),
     unit="times chance",
     applies=lambda evidence: evidence.estimate.reweighted,

@@ -8,8 +8,8 @@ from statewise.ope.measures import Evidence, Measure
 from statewise.ope.support import CHANCE
 from statewise.ope.unseen import unseen_imbalance
 
-UNLIKE = "More of the same would not help; what is missing are episodes in which someone does as the policy would"
-MORE = "What would help are more episodes, above all ones in which someone does as the policy would"
+UNLIKE = "More of the same would not help; the log lacks episodes in which someone does as the policy would"
+MORE = "More episodes would help, above all ones in which someone does as the policy would"
 
 
 def percent(share: float) -> str:
@@ -57,8 +57,8 @@ TRIED = Measure(
         f"{percent(evidence.support.unsupported or 0.0)} of the policy's decisions are ones that the log's "
         "behaviour never takes"
         if evidence.gain is None
-        else f"{percent(evidence.support.unsupported or 0.0)} of what the policy does otherwise than today are actions "
-        "that the log's behaviour never takes there"
+        else f"{percent(evidence.support.unsupported or 0.0)} of what the policy does differently from today are "
+        "actions that the log's behaviour never takes there"
     ),
 )
 ENOUGH = Measure(
@@ -102,7 +102,7 @@ NEGATIVE = Measure(
 )
 VISITED = Measure(
     title="States that were visited",
-    meaning="The new policy leads to other situations than the log's. This is how far the log fails to account for "
+    meaning="The new policy leads to situations other than the log's. This is how far the log fails to account for "
     "where it would lead, on episodes kept aside.",
     bounds=(0.03, 0.065),
     unit="unexplained",
@@ -130,7 +130,7 @@ MISSED = Measure(
 LEANING = Measure(
     title="Not on the critic alone",
     meaning="How far the critic corrects the state ratio. Where it is far, the estimate rests on the critic, and the "
-    "interval is widened for what the critic may have wrong.",
+    "interval is widened for what the critic may get wrong.",
     bounds=(4.0, None),
     unit="standard errors",
     applies=lambda evidence: evidence.support.leaning is not None,
@@ -151,7 +151,7 @@ EVEN = Measure(
     ),
 )
 ERROR = Measure(
-    title="An error that many episodes tell",
+    title="An error that rests on many episodes",
     meaning="The width of the interval is itself an estimate. Where a few episodes make up most of it, another log "
     "could have had none of them, and a narrow interval in the wrong place.",
     remedy=MORE,
@@ -166,8 +166,8 @@ ERROR = Measure(
 )
 UNSEEN = Measure(
     title="Situations that were seen more than once",
-    meaning="Of situations that only one episode shows there are more that none does. This is how much of the policy's "
-    "time would lie in such, as far as what was seen once can tell; the interval is widened for it.",
+    meaning="Where many situations appear in one episode only, others appear in none. This is about how much of the "
+    "policy's time would be spent in those, to judge by what was seen once; the interval is widened for it.",
     bounds=(0.002, 0.02),
     unit="of steps",
     applies=lambda evidence: evidence.support.unseen is not None,
