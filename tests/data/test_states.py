@@ -19,6 +19,16 @@ def test_every_row_has_its_state(monkeypatch):
         assert row == np.flatnonzero(few.place == state)[0]
 
 
+def test_single_and_double_precision_are_the_same_state():
+    """Scaled observations have double precision, what a device gives back has not."""
+    values = np.random.default_rng(0).normal(size=(5, 2))
+    rows = np.tile(values, (8, 1))
+    few = few_states(rows)
+    assert few is not None
+    np.testing.assert_array_equal(places_of(few.states, rows.astype(np.float32)), few.place)
+    np.testing.assert_array_equal(places_of(few.states, rows), few.place)
+
+
 def test_too_many():
     rng = np.random.default_rng(0)
     assert few_states(rng.normal(size=(100, 2)).astype(np.float32)) is None

@@ -8,6 +8,7 @@ from logs import simulated
 from statewise.algorithms.offpac import OffPAC
 from statewise.algorithms.opposd import OPPOSD
 from statewise.data.device import device_log
+from statewise.domains import DOMAINS
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP, softmax
 from statewise.learning.fit import fit, prepare
@@ -87,6 +88,14 @@ def test_caution_is_taken_off_by_standard_errors(problem, monkeypatch):
     ).action_values(softmax(logits), DISCOUNT)
     tried = trials[order] > 0
     np.testing.assert_allclose(np.asarray(second.actions)[tried], careful[order][tried], rtol=1e-3)
+
+
+def test_scaled_states_are_found_again():
+    """Scaled observations have double precision on the host and single on the device."""
+    data = DOMAINS["random-mdp"].problem(50_000).collect(20, 0)
+    known = prepare(OPPOSD(discount=0.95), data)[0].log.known
+    # every row counts but those cut off in a state in which nothing was decided
+    assert len(data) - data.truncated.sum() <= float(known.trials.sum()) <= len(data)
 
 
 def test_logs_of_many_states_are_left_to_the_network():

@@ -29,14 +29,14 @@ class FewStates(NamedTuple):
 
 
 def few_states(observations: Float[np.ndarray, "rows features"]) -> FewStates | None:
-    """None where too many rows have a state of their own."""
+    """None where too many rows have a state of their own. States are told apart in single precision, as logs are."""
     count = len(observations)
     some = np.random.default_rng(0).choice(count, min(SAMPLE, count), replace=False)
-    if 2 * len(np.unique(observations[np.sort(some)], axis=0)) > len(some):
+    if 2 * len(np.unique(observations[np.sort(some)].astype(np.float32), axis=0)) > len(some):
         return None
-    states = observations[:0]
+    states = np.empty((0, observations.shape[1]), np.float32)
     for part in parts_of(count, PART):
-        states = np.unique(np.concatenate([states, observations[part]]), axis=0)
+        states = np.unique(np.concatenate([states, observations[part].astype(np.float32)]), axis=0)
         if ROWS_PER_STATE * len(states) > count:
             return None
     place = np.concatenate([places_of(states, observations[part]) for part in parts_of(count, PART)])
@@ -46,8 +46,8 @@ def few_states(observations: Float[np.ndarray, "rows features"]) -> FewStates | 
 def places_of(
     states: Float[np.ndarray, "states features"], others: Float[np.ndarray, "n features"]
 ) -> Int[np.ndarray, " n"]:
-    """Where each of the others stands among the states, which are sorted and without repetition; −1: it does not."""
-    both, place = np.unique(np.concatenate([states, others]), axis=0, return_inverse=True)
+    """Where each of the others stands among the states, which do not repeat; −1: it does not."""
+    both, place = np.unique(np.concatenate([states, others]).astype(np.float32), axis=0, return_inverse=True)
     place = place.reshape(-1)
     number = np.full(len(both), -1)
     number[place[: len(states)]] = np.arange(len(states))
