@@ -226,3 +226,20 @@ def test_many_states_single_decisions_and_averages_are_not_counted(monkeypatch):
     assert counts_of(prepare(collect_tabular(ENDING, BEHAVIOUR, 50, 1, seed=13), discount=1.0)) is None
     monkeypatch.setattr(counting, "MOST_STATES", STATES - 1)
     assert counts_of(prepare(data, discount=1.0)) is None
+
+
+def test_what_depends_on_the_step_too_is_left_to_features_of_state_and_time():
+    """Rewards that fall from step to step; states tell nothing of it."""
+    data = collect_tabular(ENDLESS, BEHAVIOUR, 100, 8, seed=14)
+    assert counts_of(prepare(data, discount=1.0)) is not None
+    wearing_off = replace(data, rewards=data.rewards * (1 - data.time / 16))
+    assert counts_of(prepare(wearing_off, discount=1.0)) is None
+
+
+def test_steps_alone_are_seldom_suspected():
+    suspected = [
+        counts_of(prepare(collect_tabular(mdp, BEHAVIOUR, 40, 6, seed), discount=1.0)) is None
+        for seed in range(100)
+        for mdp in (ENDING, ENDLESS)
+    ]
+    assert np.mean(suspected) <= 0.02

@@ -31,6 +31,7 @@ from statewise.ope.quotient import Allowance, Quotient
 MOST_STATES = 2000  # for pairs of which something is kept
 MOST_STEPS = 5000
 FORGOTTEN = 1e-12  # γᵏ from which on nothing counts
+CHANCE = 3.0  # standard errors
 SAME = 1e-6  # probabilities of one state that differ by no more are the same
 
 
@@ -67,8 +68,13 @@ class Counts:
 
 
 def counts_of(log: Prepared) -> Counts | None:
-    """None where the log has too many states, or each is seen too seldom."""
-    return log.remembered("counts", lambda: _counted(log))
+    """None where the log has too many states, each is seen too seldom, or what follows them depends on the step too."""
+
+    def counted_once() -> Counts | None:
+        counts = _counted(log)
+        return None if counts is None or _trend(log, counts) > CHANCE else counts
+
+    return log.remembered("counts", counted_once)
 
 
 def _counted(log: Prepared) -> Counts | None:
@@ -87,6 +93,25 @@ def _counted(log: Prepared) -> Counts | None:
     size = len(known.states) * data.action_count
     trials = np.bincount(pair, weight, size).reshape(len(known.states), -1)
     return Counts(len(known.states), state, following, weight, pair, trials, _seen_once(log, state))
+
+
+def _trend(log: Prepared, counts: Counts) -> float:
+    """How far rewards, or values of what follows, go with the step at which a pair occurs, in standard errors.
+
+    They must not: the counts of all steps are taken together. Where they do, features of state and time are better.
+    """
+    data, tried = log.dataset, counts.trials > 0
+    behaviour = counts.trials / np.maximum(counts.trials.sum(axis=1, keepdims=True), 1e-300)
+    first = _follow(log, counts, behaviour, tried, data.rewards).first
+    time = data.time.astype(np.float64)
+    later = counts.weight * (time - counts.mean(time).reshape(-1)[counts.pair])
+    scores = []
+    for outcome in (data.rewards, np.where(counts.following >= 0, first[counts.following], 0.0)):
+        each = log.by_episode(later * (outcome - counts.mean(outcome).reshape(-1)[counts.pair]))
+        each = np.bincount(data.groups, each)
+        size = float(np.sqrt(each @ each))
+        scores.append(abs(float(each.sum())) / size if size > 0 else 0.0)
+    return max(scores)
 
 
 def _seen_once(log: Prepared, state: Int[np.ndarray, " rows"]) -> Bool[np.ndarray, " states"]:
