@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
+from statewise.cli.backend import backend_options
 from statewise.cli.certificate import certificate_as_json, show_certificate
 from statewise.cli.decision import checks_table
 from statewise.cli.options import json_option, log_options, propensity_model_option, seed_option, writable
@@ -38,6 +39,7 @@ from statewise.policies.external import as_target
 @log_options
 @propensity_model_option
 @json_option
+@backend_options
 def command(
     policy: Path,
     log: Path,

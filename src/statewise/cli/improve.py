@@ -15,6 +15,7 @@ from rich.text import Text
 from statewise.algorithms import ALGORITHMS
 from statewise.base.decode import changed, decode
 from statewise.cli.announce import announce
+from statewise.cli.backend import backend_options
 from statewise.cli.certificate import certificate_as_json, show_answer, show_summary
 from statewise.cli.config import config_option
 from statewise.cli.options import json_option, log_options, propensity_model_option
@@ -76,6 +77,7 @@ LINES = 10  # at most, of each stage of learning
 @config_option(also=("settings", "beside", "level", "seed", "propensities"))
 @propensity_model_option
 @json_option
+@backend_options
 def command(
     logs: tuple[Path, ...],
     out: Path | None,
