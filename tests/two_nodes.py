@@ -21,11 +21,35 @@ from statewise import cluster as module
 from statewise.algorithms.behaviour_cloning import BehaviourCloning
 from statewise.base.tasks import mapped
 from statewise.experiments.run import run
-from statewise.experiments.study import Study, named
+from statewise.experiments.study import named
 from statewise.improvement import Plan, improve
 from statewise.ope import order
 
 ray = pytest.importorskip("ray")
+STUDY = """
+[small]
+title = "a small study"
+kind = "curves"
+measure = "undiscounted"
+datasets = [0, 1, 2]
+every = 2
+reach = 0.5
+pairs = []
+
+[[small.cells]]
+name = "hard example"
+domain = "hard-example"
+episodes = 20
+settings = { actor = { features = [0, 1, 2, 3] } }
+
+[[small.methods]]
+name = "Off-PAC"
+algorithm = "offpac"
+[small.methods.settings]
+updates = 4
+critic = { hidden = [8], batch = 40, steps = 2, warm_steps = 2 }
+actor = { hidden = [8], batch = 50, clone_steps = 3, clone_batch = 20 }
+"""
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -111,16 +135,13 @@ def test_candidates_have_the_same_bytes_though_a_worker_dies(cluster, deadly, tm
 
 
 def test_a_study_has_the_same_files_though_a_worker_dies(cluster, deadly, tmp_path):
-    study = small(named("hard-example", quick=True))
+    (tmp_path / "study.toml").write_text(STUDY)
+    study = named("small", path=tmp_path / "study.toml")
     run(study, tmp_path / "here", lambda line: None)
     with sw.on_ray():
         run(study, tmp_path / "ray", lambda line: None)
     assert deadly() > 0
     assert contents(tmp_path / "ray") == contents(tmp_path / "here")
-
-
-def small(study: Study) -> Study:
-    return study
 
 
 def test_a_machine_may_leave_in_the_middle(cluster):

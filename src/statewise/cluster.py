@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import socket
 import warnings
 import weakref
 from collections import deque
@@ -57,12 +58,24 @@ def on_ray(address: str | None = None) -> Iterator[None]:
 
 def _connect(ray: Any, address: str | None) -> None:
     begin: dict[str, Any] = {} if address else {"include_dashboard": False}
+    _check_answers(address)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that JAX has threads while a server is started, and what Ray plans to change
         try:
             ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **begin)
         except ConnectionError as error:
             raise ConnectionError(f"address: no Ray cluster answers at '{address}'") from error
+
+
+def _check_answers(address: str | None) -> None:
+    """Ray itself waits for minutes, and then ends the process."""
+    host, colon, port = (address or "").rpartition("://")[2].rpartition(":")
+    if not colon:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, ValueError) as error:
+        raise ConnectionError(f"address: no Ray cluster answers at '{address}'") from error
 
 
 @dataclass(frozen=True)
