@@ -6,6 +6,7 @@ In a process of its own, where shapes are not checked: a function that checks th
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -19,6 +20,7 @@ from logs import make, simulated
 from processes import statewise
 from statewise import cluster as module
 from statewise.algorithms.behaviour_cloning import BehaviourCloning
+from statewise.base import column
 from statewise.base.tasks import mapped
 from statewise.experiments.run import run
 from statewise.experiments.study import named
@@ -116,6 +118,19 @@ def test_sums_have_the_same_digits_though_a_worker_dies_in_each_phase(cluster, d
     assert deadly() > 20
 
 
+def test_a_log_in_files_has_the_same_digits(cluster, monkeypatch, tmp_path):
+    monkeypatch.setattr(order, "BLOCK", 200)
+    monkeypatch.setattr(column, "LONG", 4000)
+    (tmp_path / "log").mkdir()
+    simulated(1000, 12).save(tmp_path / "log" / "part.parquet")
+    log = sw.scan(tmp_path / "log", scratch=tmp_path / "scratch")
+    assert isinstance(log.rewards, column.Column)
+    expected = sw.evaluate(policy, log, draws=50)
+    with sw.on_ray():
+        got = sw.evaluate(policy, log, draws=50)
+    assert (got.value, got.low, got.high) == (expected.value, expected.low, expected.high)
+
+
 def contents(folder):
     """All files but what tells the time."""
     paths = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
@@ -132,6 +147,24 @@ def test_candidates_have_the_same_bytes_though_a_worker_dies(cluster, deadly, tm
     assert deadly() > 0
     assert contents(tmp_path / "ray") == contents(tmp_path / "here")
     assert (got.answer, got.certificate.low) == (expected.answer, expected.certificate.low)
+
+
+def test_a_command_that_is_killed_resumes(tmp_path):
+    """After the first candidate was kept, with a cluster of its own, which dies with it."""
+    simulated(60, 6).save(tmp_path / "log.parquet")
+    (tmp_path / "plan.toml").write_text('beside = ["fitted-q", "offpac"]\n')
+    given = ("improve", "log.parquet", "--algorithm", "behaviour-cloning", "--updates", "20", "--config", "plan.toml")
+    assert statewise(*given, "--out", "here", cwd=tmp_path).returncode == 0
+    command = [sys.executable, "-m", "statewise", *given, "--backend", "ray", "--out", "ray"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not (tmp_path / "ray" / "metrics.npz").exists():
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "ray" / "report.html").exists()
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert contents(tmp_path / "ray") == contents(tmp_path / "here")
 
 
 def test_a_study_has_the_same_files_though_a_worker_dies(cluster, deadly, tmp_path):
