@@ -26,7 +26,17 @@ def started(before, *arguments):
 def test_improve_survives_20_kills(tmp_path, pytestconfig):
     simulated(80, 8).save(tmp_path / "log.parquet")
     before = SMALL.format(tests=str(pytestconfig.rootpath / "tests"))
-    options = ("--updates", "30", "--seeds", "2", "--json")
+    (tmp_path / "plan.toml").write_text('beside = ["fitted-q"]\n')
+    options = (
+        "--algorithm",
+        "behaviour-cloning",
+        "--updates",
+        "30",
+        "--seeds",
+        "2",
+        "--config",
+        tmp_path / "plan.toml",
+    )
     survives(
         lambda out: started(before, "improve", tmp_path / "log.parquet", *options, "--out", out),
         tmp_path / "run",
