@@ -27,7 +27,8 @@ if "XLA_FLAGS" not in os.environ:
     if asked.returncode == 0:
         os.environ["XLA_FLAGS"] = QUICK_TO_COMPILE
 
-install_import_hook(["statewise", "actor_critic"], "beartype.beartype")
+if "STATEWISE_UNCHECKED" not in os.environ:
+    install_import_hook(["statewise", "actor_critic"], "beartype.beartype")
 
 
 def pytest_configure(config):

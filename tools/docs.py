@@ -44,6 +44,7 @@ GROUPS = {
     "What it rests on": "MEASURES Measure Measurement Support",
     "Policies": "load_policy Policy TreePolicy PathPolicy as_target",
     "Simulators": "DOMAINS rounds Round",
+    "Several machines": "on_ray",
 }
 
 

@@ -9,6 +9,7 @@ from statewise.algorithms.geoffpac import GeoffPAC as GeoffPAC
 from statewise.algorithms.offpac import OffPAC as OffPAC
 from statewise.algorithms.opposd import OPPOSD as OPPOSD
 from statewise.algorithms.sac import SAC as SAC
+from statewise.cluster import on_ray as on_ray
 from statewise.data.concat import concat as concat
 from statewise.data.dataset import Dataset as Dataset
 from statewise.data.encoding import Code as Code

@@ -25,9 +25,11 @@ from typing import Any
 
 from statewise.algorithms import Settings, name_of
 from statewise.base.drawn import drawn
+from statewise.base.tasks import elsewhere
 from statewise.data.concat import concat
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
+from statewise.learning.apart import OutOfTime, Run, learn_apart
 from statewise.learning.fit import Progress, fit, settled
 from statewise.learning.runs import RunFolder
 from statewise.learning.today import model_of_today
@@ -112,10 +114,6 @@ class Improvement:
     __repr__ = __str__
     _repr_html_ = drawn("statewise.report.notebook:improvement")
     plot = drawn("statewise.report.plots:improvement", "Draws the path that was tested on matplotlib's axes `ax`.")
-
-
-class _OutOfTime(Exception):
-    """The time for learning is up; what was learned so far is kept."""
 
 
 OnStage = Callable[[Stage], None]
@@ -285,21 +283,54 @@ def _learn(
     progress: OnStage,
 ) -> tuple[dict[str, RunFolder], dict[str, str]]:
     """Every algorithm's run, the first in `out` itself; and how far those got that ran out of time."""
+    if elsewhere():
+        return _learn_apart(learning, configs, plan, out, deadline, progress)
     began = time.monotonic()
     runs, stopped = {}, {}
     for i, (name, config) in enumerate(configs.items()):
-        folder = out if i == 0 else out / "beside" / name
+        folder = _folder_of(out, i, name)
         # time that the first algorithm does not use goes to the others
         until = None if deadline is None else began + (deadline - began) * (FIRST if i == 0 else 1)
-        seeds = tuple(range(plan.seed, plan.seed + (plan.seeds if i == 0 else 1)))
         watch = _watch(name, until, progress)
         try:
-            fit(learning, config, seeds=seeds, updates=plan.updates, out=folder, progress=watch)
-        except _OutOfTime as out_of_time:
+            fit(learning, config, seeds=_seeds_of(plan, i), updates=plan.updates, out=folder, progress=watch)
+        except OutOfTime as out_of_time:
             stopped[name] = str(out_of_time)
         runs[name] = RunFolder.open(folder)
         write_metrics(runs[name])
     return runs, stopped
+
+
+def _learn_apart(
+    learning: Dataset,
+    configs: Mapping[str, Settings],
+    plan: Plan,
+    out: Path,
+    deadline: float | None,
+    progress: OnStage,
+) -> tuple[dict[str, RunFolder], dict[str, str]]:
+    """The same with all algorithms side by side, by other processes."""
+    seconds = None if deadline is None else deadline - time.monotonic()
+    asked = {
+        name: Run(config, _seeds_of(plan, i), plan.updates, _folder_of(out, i, name), seconds)
+        for i, (name, config) in enumerate(configs.items())
+    }
+    runs, stopped = {}, {}
+    for done, (name, late) in enumerate(zip(asked, learn_apart(learning, list(asked.values())), strict=True), start=1):
+        runs[name] = RunFolder.open(asked[name].folder)
+        write_metrics(runs[name])
+        stopped |= {} if late is None else {name: late}
+        progress(Stage("learning", done, len(asked), name))
+    return runs, stopped
+
+
+def _folder_of(out: Path, number: int, algorithm: str) -> Path:
+    return out if number == 0 else out / "beside" / algorithm
+
+
+def _seeds_of(plan: Plan, number: int) -> tuple[int, ...]:
+    """Only the first algorithm has several."""
+    return tuple(range(plan.seed, plan.seed + (plan.seeds if number == 0 else 1)))
 
 
 def _learned(runs: Mapping[str, RunFolder]) -> dict[str, Any]:
@@ -322,7 +353,7 @@ def _watch(name: str, until: float | None, progress: OnStage) -> Callable[[Progr
         note = "stopped by the time budget" if late else note
         progress(Stage(f"learning with {name}", learned.update, learned.updates, note))
         if late:
-            raise _OutOfTime(f"{learned.update:,} of {learned.updates:,} updates")
+            raise OutOfTime(f"{learned.update:,} of {learned.updates:,} updates")
 
     return watch
 

@@ -1,4 +1,4 @@
-"""A folder of Parquet files is one log, for `inspect`, `evaluate` and `fit`, and gives what one file does."""
+"""A folder of Parquet files is one log, for every command that takes a log, and gives what one file does."""
 
 import json
 
@@ -79,3 +79,28 @@ def test_faults_end_in_a_sentence(folder, statewise):
     code, out, _ = statewise("inspect", folder / "empty")
     assert code == 2
     assert "it is a folder" in " ".join(out.split())
+
+
+@pytest.mark.long
+def test_improve(folder, statewise):
+    small = ("--algorithm", "behaviour-cloning", "--updates", "5", "--seeds", "1", "--config", folder / "small.toml")
+    (folder / "small.toml").write_text("beside = []\n")
+    one, other = (
+        answer(statewise, "improve", folder / name, *small, "--out", folder / f"run {name}")
+        for name in ("log.parquet", "log")
+    )
+    assert other["answer"] == one["answer"]
+    assert other["goal"]["value"] == pytest.approx(one["goal"]["value"], rel=1e-6)
+    for tested, expected in zip(other["tried"], one["tried"], strict=True):
+        assert tested["step"] == expected["step"]
+        assert tested["at_least"] == pytest.approx(expected["at_least"], rel=1e-6)
+    assert (folder / "run log" / "report.html").is_file()
+
+
+def test_certify(folder, statewise):
+    policy, more = folder / "policy.safetensors", ("--scratch", folder / "here", "--memory", "1GB")
+    one = answer(statewise, "certify", policy, folder / "log.parquet")
+    other = answer(statewise, "certify", policy, folder / "log", *more)
+    assert (folder / "here").is_dir()
+    assert (other["answer"], other["step"]) == (one["answer"], one["step"])
+    assert other["gain"] == pytest.approx(one["gain"], rel=1e-6)

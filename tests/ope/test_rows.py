@@ -16,7 +16,7 @@ from statewise.ope.features import time_knots
 from statewise.ope.order import in_folds
 from statewise.ope.prepared import Case
 from statewise.ope.quotient import standard_error
-from statewise.ope.rows import Rows, Weights
+from statewise.ope.rows import Rows, Weights, _single
 from statewise.ops.clock import hats
 from statewise.parts.chain import chain_of
 
@@ -174,3 +174,9 @@ def test_half_precision_of_features_changes_no_estimate_by_a_hundredth_of_its_er
     assert value != other
     assert other == pytest.approx(value, abs=0.01 * error)
     assert other_error == pytest.approx(error, rel=0.01)
+
+
+def test_half_precision_is_widened_to_the_same_bits():
+    half = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    half = half[np.isfinite(half)].reshape(-1, 2)
+    np.testing.assert_array_equal(_single(half).view(np.uint32), half.astype(np.float32).view(np.uint32))

@@ -8,11 +8,13 @@ from pathlib import Path
 import click
 from rich.text import Text
 
+from statewise.cli.backend import backend_options
 from statewise.cli.certificate import certificate_as_json, show_certificate
 from statewise.cli.decision import checks_table
 from statewise.cli.options import json_option, log_options, propensity_model_option, seed_option, writable
 from statewise.cli.progress import Watch
 from statewise.cli.propensities import estimated, read_log
+from statewise.cli.scanned import scan_options
 from statewise.cli.terminal import answers, echo_json, messages
 from statewise.data.dataset import Dataset
 from statewise.learning.runs import RunFolder
@@ -38,8 +40,10 @@ from statewise.policies.external import as_target
 @click.option("--level", type=click.FloatRange(0.5, 1, min_open=True, max_open=True), default=0.95, show_default=True)
 @seed_option
 @log_options
+@scan_options
 @propensity_model_option
 @json_option
+@backend_options
 def command(
     policy: Path,
     log: Path,

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from statewise.cli.backend import backend_options
 from statewise.cli.decision import checks_table, decision_as_json, hidden_reason
 from statewise.cli.options import json_option, log_options, propensity_model_option, seed_option
 from statewise.cli.progress import bar
@@ -77,6 +78,7 @@ class Evaluation:
 @scan_options
 @propensity_model_option
 @json_option
+@backend_options
 def command(
     policy: Path,
     log: Path | None,

@@ -15,11 +15,13 @@ from rich.text import Text
 from statewise.algorithms import ALGORITHMS
 from statewise.base.decode import changed, decode
 from statewise.cli.announce import announce
+from statewise.cli.backend import backend_options
 from statewise.cli.certificate import certificate_as_json, show_answer, show_summary
 from statewise.cli.config import config_option
 from statewise.cli.options import json_option, log_options, propensity_model_option
 from statewise.cli.progress import Watch
 from statewise.cli.propensities import ReadLike, read_log
+from statewise.cli.scanned import scan_options
 from statewise.cli.terminal import answers, echo_json, messages
 from statewise.cli.types import Duration, RegisteredName, listed
 from statewise.data.dataset import Dataset
@@ -73,9 +75,11 @@ LINES = 10  # at most, of each stage of learning
 )
 @click.option("--brief", is_flag=True, help="Print the answer in a few lines; the report has the rest.")
 @log_options
+@scan_options
 @config_option(also=("settings", "beside", "level", "seed", "propensities"))
 @propensity_model_option
 @json_option
+@backend_options
 def command(
     logs: tuple[Path, ...],
     out: Path | None,

@@ -7,6 +7,7 @@ from typing import get_args
 
 import click
 
+from statewise.cli.backend import backend_options
 from statewise.cli.options import writable
 from statewise.cli.terminal import answers
 from statewise.experiments.paper import Preset, study_names
@@ -31,6 +32,7 @@ from statewise.experiments.paper import Preset, study_names
 @click.option("--out", type=click.Path(path_type=Path), help="Folder [default: runs/reproduce/NAME].")
 @click.option("--docs", type=click.Path(path_type=Path), help="Also put the results into this Markdown page.")
 @click.option("--no-run", is_flag=True, help="Only make tables and figures from earlier runs.")
+@backend_options
 def command(
     name: str,
     quick: bool,

@@ -40,6 +40,7 @@ from statewise.data.source_files import Source, SourceFiles, find_files, is_remo
 FEWEST, MOST = 50_000, 2_000_000  # rows of a shard
 TIMES = 20  # what a shard takes while it is read, in sizes of its rows
 LEAST_MEMORY = 1 << 28
+PIECES = "pieces"  # the folder of rows that were dealt out to their shards
 Progress = Callable[[str, int, int], None]
 
 
@@ -111,6 +112,7 @@ def read_scan(
     make_folder(folder)
     shards = Shards(folder, key)
     if shards.finished:
+        shutil.rmtree(folder / PIECES, ignore_errors=True)  # which a process left that was killed just before its end
         shards.check(lambda done: progress("checking shards", done, shards.count))
         return _whole(shards)
     with locked(folder):
@@ -165,7 +167,7 @@ def _read(
     learned_schema.check_ends(reading, buckets.all_single, findings)
     if findings.faults:
         return
-    pieces, count = shards.folder / "pieces", len(buckets.sizes)
+    pieces, count = shards.folder / PIECES, len(buckets.sizes)
     dealing = partial(progress, "dealing rows out to shards")
     take = buckets.slices() if buckets.in_order else buckets.dealt(pieces, dealing)
     for shard in range(shards.count, count):

@@ -5,17 +5,22 @@ The paper evaluates by the state ratio alone; the default estimator, by which `s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from statewise.base.tasks import mapped
 from statewise.domains import DOMAINS
 from statewise.experiments import records
 from statewise.experiments.logs import log_of
 from statewise.experiments.runner import Notify
 from statewise.experiments.study import Cell, Method, Study
+from statewise.ope.estimate import Estimate
 from statewise.ope.estimators import USUAL
 from statewise.ope.evaluate import evaluate_all, prepare
+from statewise.ope.prepared import Prepared
 from statewise.ope.select import DRAWS, best_of
 
 LEVEL = 0.95
@@ -38,12 +43,10 @@ def evaluate(study: Study, out: Path, notify: Notify) -> None:
             ready = prepare(data, discount=DOMAINS[cell.domain].discount)
             for method in left:
                 scores, by_ratio = {}, []
-                for run_seed in study.datasets:
-                    job = records.read(records.job_path(out, cell, method, run_seed))
-                    policies = records.policies_of(job, data.observation_names)
-                    for update, policy in list(zip(job["updates"], policies, strict=True))[1:]:  # not the clone
-                        estimates = evaluate_all(policy, ready, (USUAL, RATIO), level=LEVEL, draws=DRAWS)
-                        scores[run_seed, int(update)] = estimates[USUAL]
+                jobs = (records.read(records.job_path(out, cell, method, run_seed)) for run_seed in study.datasets)
+                for run_seed, judged in zip(study.datasets, mapped(partial(_judged, ready), jobs), strict=True):
+                    for update, estimates in judged.items():
+                        scores[run_seed, update] = estimates[USUAL]
                         by_ratio.append(estimates[RATIO].value)
                 place, decisive, reason = best_of(scores, data, LEVEL)
                 arrays = {
@@ -61,3 +64,10 @@ def evaluate(study: Study, out: Path, notify: Notify) -> None:
                 }
                 records.write(evaluation_path(out, cell, method, seed), arrays)
                 notify(f"{cell.name}, {method.name}, evaluation log {seed}: {len(scores)} checkpoints evaluated")
+
+
+def _judged(log: Prepared, job: Mapping[str, np.ndarray]) -> dict[int, dict[str, Estimate]]:
+    """Every checkpoint of a job but the first, which is the behaviour's clone; by its update."""
+    policies = records.policies_of(job, log.dataset.observation_names)
+    pairs = list(zip(job["updates"], policies, strict=True))[1:]
+    return {int(at): evaluate_all(one, log, (USUAL, RATIO), level=LEVEL, draws=DRAWS) for at, one in pairs}

@@ -26,6 +26,7 @@ import numpy as np
 from statewise.algorithms import Settings, algorithm_of
 from statewise.base.files import make_folder
 from statewise.base.lock import locked
+from statewise.base.tasks import mapped
 from statewise.data.dataset import Dataset
 from statewise.domains.source import Earned
 from statewise.experiments import manifest, records
@@ -118,13 +119,17 @@ def _run_alike(
     """On an accelerator all seeds at once."""
     stride = study.stride(method)
     made_by = identity(study, cell, method)
-    for group in [seeds] if learn.together else [[seed] for seed in seeds]:
+
+    def job(group: list[int]) -> tuple[list[History], Earned, dict[str, float]]:
         began = time.perf_counter()
         histories = learn(group, stride)
         learned = time.perf_counter()
         earned = _played(study, cell, group, histories)
-        seconds = {"learning": (learned - began) / len(group)}
-        seconds["scoring"] = (time.perf_counter() - learned) / len(group)
+        seconds = {"learning": learned - began, "scoring": time.perf_counter() - learned}
+        return histories, earned, {name: one / len(group) for name, one in seconds.items()}
+
+    groups = [seeds] if learn.together else [[seed] for seed in seeds]
+    for group, (histories, earned, seconds) in zip(groups, mapped(job, groups), strict=True):
         count, last_scores = len(histories[0].policies), []
         for i, (seed, history) in enumerate(zip(group, histories, strict=True)):
             scores = Earned(*(values[i * count : (i + 1) * count] for values in earned))
@@ -132,7 +137,7 @@ def _run_alike(
             records.write_job(out, cell, method, seed, made_by, logs[seed].fingerprint, kept, scores, seconds)
             last_scores.append(getattr(scores, study.measure)[-1].mean())
         datasets, earnings = ", ".join(map(str, group)), ", ".join(f"{score:.4g}" for score in last_scores)
-        taken = time.perf_counter() - began
+        taken = len(group) * sum(seconds.values())
         notify(f"{cell.name}, {method.name}, dataset {datasets}: last iterate {earnings} ({taken:.0f} s)")
 
 

@@ -10,7 +10,7 @@ to an estimate, is known to first order: `moved_by` follows the derivative backw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,12 +84,17 @@ def _cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
         for one, inverses, target in zip(differences, _inverses(log), targets, strict=True)
     ]
     lifted, bounds = [equations.rows.lifted(fit.weights) for fit in fits], _bounds(case, rewards)
-    chosen, values = like(rewards, len(rewards)), like(rewards, len(rewards))
-    for block in equations.blocks:
+    actions, probabilities = log.dataset.actions, case.probabilities
+
+    def judge(block: Block) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
         at = equations.order[block.part]
         everything = np.clip(equations.rows.times_in(block, lifted[block.fold]), *bounds)
-        chosen[at] = everything[np.arange(len(at)), log.dataset.actions[at]]
-        values[at] = (everything * case.probabilities[at]).sum(axis=1)
+        return everything[np.arange(len(at)), actions[at]], (everything * probabilities[at]).sum(axis=1)
+
+    chosen, values = like(rewards, len(rewards)), like(rewards, len(rewards))
+    for block, judged in equations.blocks.map(judge):
+        at = equations.order[block.part]
+        chosen[at], values[at] = judged
     return Critic(chosen, values, tuple(fits))
 
 
@@ -98,14 +103,14 @@ def _targets(
 ) -> Float[np.ndarray, "folds rank actions"]:
     """Σ ω φ (r + γcV̂(s')) over the rows of each action, with the V̂ of every fold and over all rows but its own."""
     equations, data = case.prepared.horizon_equations, case.prepared.dataset
-    rows, actions = equations.rows, data.action_count
+    rows, actions, taken = equations.rows, data.action_count, data.actions
     lifted = rows.lifted(values)
 
     def weigh(block: Block) -> Float[np.ndarray, "n columns"]:
         at = equations.order[block.part]
         ahead = equations.onward(block)[:, None] * block.after(rows.times_in(block, lifted))
         out = np.zeros((len(at), FOLDS, actions))
-        out[np.arange(len(at)), :, data.actions[at]] = equations.weight[block.part, None] * (rewards[at, None] + ahead)
+        out[np.arange(len(at)), :, taken[at]] = equations.weight[block.part, None] * (rewards[at, None] + ahead)
         return (out * _outside(block)[:, None]).reshape(len(at), -1)
 
     sums = rows.sums(weigh).sum(axis=0)
@@ -123,34 +128,45 @@ def moved_by(
     """
     log, equations = case.prepared, case.prepared.horizon_equations
     rows, data = equations.rows, log.dataset
-    slopes = rows.sums(lambda block: _slope(case, block, carried))
+    slopes = rows.sums(_slope(case, carried))
     back = [np.einsum("ars,sa->ra", fit.inverses, h) for fit, h in zip(critic.fits, slopes, strict=True)]
     values = [fit.differences.value[:, None] for fit in critic.fits]
     # of each fold's critic, side by side: zᵀφ and Q̂ of the action taken, V̂
     regressed = rows.lifted(np.concatenate([*back, *(fit.weights for fit in critic.fits), *values], axis=1))
-    added, xi = np.zeros((data.episodes, FOLDS)), Sums(rows)
-    for block in equations.blocks:
-        at, onward = equations.order[block.part], equations.onward(block)[:, None]
-        given = rows.times_in(block, regressed)
-        pairs = given[:, :-FOLDS].reshape(len(at), 2, FOLDS, -1)[np.arange(len(at)), :, :, data.actions[at]]
-        left = _outside(block) * equations.weight[block.part, None] * pairs[:, 0]
-        wanted = rewards[at, None] + onward * block.after(given[:, -FOLDS:])
-        added[block.episodes] = block.by_episode(left * (wanted - pairs[:, 1]))
-        xi.add(block, block.handed_on(onward * left))
+    actions, ratio = data.actions, case.ratio
+
+    def through_regressions(blocks: Sequence[Block]) -> tuple[np.ndarray, np.ndarray]:
+        added, xi = [], Sums(rows)
+        for block in blocks:
+            at, onward = equations.order[block.part], equations.onward(block)[:, None]
+            given = rows.times_in(block, regressed)
+            pairs = given[:, :-FOLDS].reshape(len(at), 2, FOLDS, -1)[np.arange(len(at)), :, :, actions[at]]
+            left = _outside(block) * equations.weight[block.part, None] * pairs[:, 0]
+            wanted = rewards[at, None] + onward * block.after(given[:, -FOLDS:])
+            added.append(block.by_episode(left * (wanted - pairs[:, 1])))
+            xi.add(block, block.handed_on(onward * left))
+        return np.concatenate(added), xi.of_fold()
+
+    chunks = [(fold, *both) for fold, both in equations.blocks.chunks(through_regressions)]
+    added = np.concatenate([one for _, one, _ in chunks])
     for_rows = []
-    for fit, column in zip(critic.fits, xi.of_folds().sum(axis=0).T, strict=True):
+    for fit, column in zip(critic.fits, rows.by_fold((f, xi) for f, _, xi in chunks).sum(axis=0).T, strict=True):
         solved, matrix = fit.differences, fit.differences.matrix
         u = np.linalg.solve(solved.normal, column)
         for_rows.append(np.stack([solved.earned - matrix @ solved.value, matrix @ u, u, solved.value]))
     differences = rows.lifted(np.stack(for_rows, axis=1).reshape(4 * FOLDS, -1).T)
-    for block in equations.blocks:
+
+    def through_differences(block: Block) -> Float[np.ndarray, "episodes folds"]:
         at, onward = equations.order[block.part], equations.onward(block)[:, None]
         given = rows.times_in(block, differences)
         error, through, u, value = np.split(given, 4, axis=1)
         u_after, value_after = np.split(block.after(given)[:, 2 * FOLDS :], 2, axis=1)
         left = error * (u - onward * u_after) + through * (rewards[at, None] + onward * value_after - value)
-        left *= _outside(block) * (equations.weight[block.part] * case.ratio[at])[:, None]
-        added[block.episodes] += block.by_episode(left)
+        left *= _outside(block) * (equations.weight[block.part] * ratio[at])[:, None]
+        return block.by_episode(left)
+
+    for block, more in equations.blocks.map(through_differences):
+        added[block.episodes] += more
     seen = equations.fold_of_episode[equations.episodes][:, None] != np.arange(FOLDS)
     added = np.where(seen, added - added.sum(axis=0, where=seen) / seen.sum(axis=0), 0.0)
     total = np.empty(data.episodes)
@@ -158,15 +174,20 @@ def moved_by(
     return total
 
 
-def _slope(case: Case, block: Block, carried: Float[np.ndarray, " steps"]) -> Float[np.ndarray, "n actions"]:
+def _slope(case: Case, carried: Float[np.ndarray, " steps"]) -> Callable[[Block], Float[np.ndarray, "n actions"]]:
     """What Σ_a weightₐ θ_aᵀφ of a row counts for in V, θ being the critic of its own fold."""
     equations, data = case.prepared.horizon_equations, case.prepared.dataset
-    at = equations.order[block.part]
-    reached = block.handed_on(carried[at] * equations.onward(block))
-    reached[block.first] = 1 / data.episodes
-    slope = reached[:, None] * case.probabilities[at]
-    slope[np.arange(len(at)), data.actions[at]] -= carried[at]
-    return slope
+    probabilities, actions, episodes = case.probabilities, data.actions, data.episodes
+
+    def weigh(block: Block) -> Float[np.ndarray, "n actions"]:
+        at = equations.order[block.part]
+        reached = block.handed_on(carried[at] * equations.onward(block))
+        reached[block.first] = 1 / episodes
+        slope = reached[:, None] * probabilities[at]
+        slope[np.arange(len(at)), actions[at]] -= carried[at]
+        return slope
+
+    return weigh
 
 
 def _outside(block: Block) -> Float[np.ndarray, " folds"]:
@@ -194,11 +215,11 @@ def _temporal_differences(case: Case, rewards: Float[np.ndarray, " steps"], fold
 
 def _earned(case: Case, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarray, "folds rank"]:
     """Σ ωρ r φ in each fold."""
-    equations = case.prepared.horizon_equations
+    equations, ratio = case.prepared.horizon_equations, case.ratio
 
     def weigh(block: Block) -> Float[np.ndarray, "n 1"]:
         at = equations.order[block.part]
-        return (equations.weight[block.part] * case.ratio[at] * rewards[at])[:, None]
+        return (equations.weight[block.part] * ratio[at] * rewards[at])[:, None]
 
     return case.remembered(("earned", id(rewards)), lambda: (rewards, equations.rows.sums(weigh)[:, :, 0]))[1]
 
@@ -206,9 +227,10 @@ def _earned(case: Case, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarra
 def _inverses(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
     """Those of Q̂'s regressions for every fold, over the others: what no policy and no reward changes."""
     equations, data = log.horizon_equations, log.dataset
+    actions = data.actions
 
     def weigh(block: Block) -> Weights:
-        taken = data.actions[equations.order[block.part]].astype(np.int64)
+        taken = actions[equations.order[block.part]].astype(np.int64)
         return Weights(equations.weight[block.part, None], group=taken)
 
     def compute() -> Float[np.ndarray, "folds actions rank rank"]:

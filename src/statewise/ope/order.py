@@ -6,19 +6,24 @@ knots in time stand side by side, since their features have the same hats that a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from statewise.base.column import Column, by_parts, like, release, repeated
+from statewise.base.tasks import elsewhere, mapped
 from statewise.data.dataset import Dataset
 from statewise.parts.ratio_closed_form import FOLDS
 
 BLOCK = 8192  # rows at a time, about
-RELEASED = 100  # blocks of a log in files, after which what was read need not stay in memory
+TOGETHER = 16  # blocks that one task takes, and whose sum is made apart: so digits do not depend on who adds them
+RELEASED = 6  # such chunks of a log in files, after which what was read need not stay in memory
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +91,14 @@ class Block:
 class Blocks:
     """All blocks, one after the other; of a log in files, what one remembers and has read is given up after it."""
 
-    each: tuple[Block, ...]
+    made: tuple[Block, ...] | None  # None in another process
     in_files: bool
+
+    @property
+    def each(self) -> tuple[Block, ...]:
+        if self.made is None:
+            raise RuntimeError("these blocks stayed in the process that made them")
+        return self.made
 
     def __len__(self) -> int:
         return len(self.each)
@@ -95,8 +106,29 @@ class Blocks:
     def __iter__(self) -> Iterator[Block]:
         for number, block in enumerate(self.each):
             yield replace(block) if self.in_files else block
+            if self.in_files and number % (RELEASED * TOGETHER) == RELEASED * TOGETHER - 1:
+                release()
+
+    def __reduce__(self) -> Any:
+        """Without the blocks, where what holds it is sent to another process: the blocks go there some at a time."""
+        return Blocks, (None, self.in_files)
+
+    def chunks(self, compute: Callable[[Sequence[Block]], T]) -> Iterator[tuple[int, T]]:
+        """`compute` of some blocks of one fold at a time, and which fold: here, or by other processes."""
+        by_fold = [list(some) for _, some in groupby(self.each, lambda block: block.fold)]
+        parts = [some[a : a + TOGETHER] for some in by_fold for a in range(0, len(some), TOGETHER)]
+        share = elsewhere() and len(self.each) > FOLDS * TOGETHER
+        # what a block remembers is given up after it, or stays here
+        sent = ([replace(block) for block in some] if share or self.in_files else some for some in parts)
+        for number, result in enumerate((mapped if share else map)(compute, sent)):
+            yield parts[number][0].fold, result
             if self.in_files and number % RELEASED == RELEASED - 1:
                 release()
+
+    def map(self, compute: Callable[[Block], T]) -> Iterator[tuple[Block, T]]:
+        """`compute` of each block, in their order."""
+        results = self.chunks(lambda chunk: [compute(block) for block in chunk])
+        return zip(self.each, (one for _, some in results for one in some), strict=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,6 +65,10 @@ class Prepared(Remembers):
     objective: Objective = "return"
     seed: int = 0
 
+    def __reduce__(self) -> Any:
+        """Without what is remembered, where it is sent to another process."""
+        return Prepared, (self.dataset, self.discount, self.objective, self.seed)
+
     @cached_property
     def within_horizon(self) -> Chain:
         """Where rows lead, and how much they count, if nothing beyond the horizon does."""

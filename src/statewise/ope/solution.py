@@ -108,12 +108,21 @@ def solve(
     beta = np.linalg.solve(total.T @ total + regularisation * np.eye(len(mean)), mean)
     scale = float(mean @ beta)
     beta = beta / scale
-    lifted, noise = equations.rows.lifted(beta[:, None]), Noise(equations)
-    signed = like(equations.order, len(equations.order))
-    for block in equations.blocks:
-        w = equations.rows.times_in(block, lifted)[:, 0]
-        signed[equations.order[block.part]] = w
-        noise.add(block, policy.rho(block), w)
+    lifted = equations.rows.lifted(beta[:, None])
+
+    def chunk(blocks: Sequence[Block]) -> tuple[list[Float[np.ndarray, " n"]], Noise]:
+        w, noise = [], Noise.none(equations.rows.rank)
+        for block in blocks:
+            w.append(equations.rows.times_in(block, lifted)[:, 0])
+            noise = noise.plus(Noise.of(equations, block, policy.rho(block), w[-1]))
+        return w, noise
+
+    signed, noise = like(equations.order, len(equations.order)), [Noise.none(equations.rows.rank)] * FOLDS
+    each = iter(equations.blocks)
+    for fold, (values, part) in equations.blocks.chunks(chunk):
+        noise[fold] = noise[fold].plus(part)
+        for w in values:
+            signed[equations.order[next(each).part]] = w
     return Solved(
         beta=beta,
         scale=scale,
@@ -123,7 +132,7 @@ def solve(
         fresh=fresh,
         regularisation=regularisation,
         residual=residual,
-        noise=noise.size,
+        noise=float(np.mean([one.size for one in noise])),
         signed=signed,
     )
 
@@ -204,8 +213,8 @@ def pull(
     lifted = equations.rows.lifted(np.concatenate([[solved.beta, g], u, v]).T)
     tested = [np.sum(solved.fresh * one, axis=1) for one in (u, v)]
     anew_b, anew_h = solved.begins.sum(axis=0) @ np.stack([solved.beta, g], axis=1)
-    moved = np.empty(count)
-    for block in equations.blocks:
+
+    def move(block: Block) -> Float[np.ndarray, " episodes"]:
         rho, weight, onward = policy.rho(block), equations.weight[block.part], equations.onward(block)
         values = equations.rows.times_in(block, lifted)
         b, h = values[:, 0], values[:, 1]
@@ -222,7 +231,11 @@ def pull(
             )
             begun = (by_v[block.first] * anew_h + by_u[block.first] * anew_b).sum(axis=1)
         rows = weight * (h / solved.scale - h * flow_v.sum(axis=1) - b * flow_u.sum(axis=1))
-        moved[equations.episodes[block.episodes]] = count * block.by_episode(rows) - begun
+        return count * block.by_episode(rows) - begun
+
+    moved = np.empty(count)
+    for block, by in equations.blocks.map(move):
+        moved[equations.episodes[block.episodes]] = by
     return moved - moved.mean()
 
 

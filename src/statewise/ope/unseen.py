@@ -58,9 +58,8 @@ def _seen_once(log: Prepared) -> Bool[np.ndarray, " steps"]:
     kept = variance > SMALLEST * variance[-1]
     whitening = rows.lifted(directions[:, kept] / np.sqrt(variance[kept]))
     trace = np.zeros(int(group.max()) + 1)
-    for block in equations.blocks:
-        whitened = rows.times_in(block, whitening)
-        trace += np.bincount(group[block.part], (whitened**2).sum(axis=1), minlength=len(trace))
+    for block, size in equations.blocks.map(lambda block: (rows.times_in(block, whitening) ** 2).sum(axis=1)):
+        trace += np.bincount(group[block.part], size, minlength=len(trace))
     # H(I − H)⁻¹ exceeds 1 only where H has an eigenvalue above ½, and so a trace
     suspects = np.flatnonzero(trace > 0.5)
     places, features = _rows_of(suspects, group, equations, whitening)

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from statewise.base.files import write_text
+from statewise.base.tasks import mapped
 from statewise.domains import DOMAINS
 from statewise.domains.source import Exact, Family
 from statewise.domains.tabular import Policy
@@ -68,8 +69,9 @@ def run(study: Study, out: Path, notify: Callable[[str], None], processes: int =
     left = [block for block in blocks(study) if not _done(study, block, out)]
     notify(f"{study.name}: {len(left)} blocks of logs left to run")
     if processes == 1:
-        for number, block in enumerate(left, start=1):
-            notify(f"{number} of {len(left)}: {run_block(study, block, out)}")
+        solved = mapped(partial(solve_block, study), left)
+        for number, (block, (arrays, seconds)) in enumerate(zip(left, solved, strict=True), start=1):
+            notify(f"{number} of {len(left)}: {_write(block, arrays, seconds, out)}")
     elif left:
         os.environ.update({name: os.environ.get(name, value) for name, value in SINGLE_THREADED.items()})
         same_logs = [list(group) for _, group in groupby(left, key=lambda block: (block.cell.name, block.seeds))]
@@ -100,6 +102,11 @@ def blocks(study: Study) -> Iterator[Block]:
 
 def run_block(study: Study, block: Block, out: Path) -> str:
     """Writes the block's files; returns a line about it."""
+    return _write(block, *solve_block(study, block), out)
+
+
+def solve_block(study: Study, block: Block) -> tuple[dict[str, Any], float]:
+    """What the block's file holds, and the seconds that it took."""
     began = time.perf_counter()
     sources = [problem(block.cell.domain, seed) for seed in block.seeds]
     logs = [_log(block.cell.domain, seed, block.cell.episodes) for seed in block.seeds]
@@ -114,12 +121,16 @@ def run_block(study: Study, block: Block, out: Path) -> str:
         "fingerprints": np.array([log.dataset.fingerprint for log in logs]),
         "identity": identity(study, block.cell, block.method),
     }
+    return arrays, time.perf_counter() - began
+
+
+def _write(block: Block, arrays: dict[str, Any], seconds: float, out: Path) -> str:
     path = block.path(out)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path.with_suffix(".json"), json.dumps({"commit": provenance.commit(), **provenance.machine()}))
     records.write(path, arrays)  # last, since this file marks the block as done
-    taken, mean = time.perf_counter() - began, share(arrays).mean()
-    return f"{block.cell.name}, {block.method.name}, logs {path.stem}: {mean:.3f} on average ({taken:.0f} s)"
+    mean = share(arrays).mean()
+    return f"{block.cell.name}, {block.method.name}, logs {path.stem}: {mean:.3f} on average ({seconds:.0f} s)"
 
 
 @lru_cache(maxsize=2 * TABULAR_BLOCK)

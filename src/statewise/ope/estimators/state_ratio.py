@@ -64,27 +64,30 @@ def carried_by_ratio(case: Case) -> Float[np.ndarray, " steps"]:
 
 def _reweighted(case: Case, rewards: Float[np.ndarray, " steps"], equations: Equations, solved: Solved) -> Quotient:
     """What each episode does to w itself is part of what it adds."""
-    count = case.prepared.dataset.episodes
+    count, ratio, signed = case.prepared.dataset.episodes, case.ratio, solved.signed
 
     def ends(block: Block) -> Float[np.ndarray, " n"]:
         return np.ones(len(block)) if equations.chain == "continuing" else 1 - equations.onward(block)
 
-    sums = np.empty((count, 5))
-    for block in equations.blocks:
+    def in_block(block: Block) -> Float[np.ndarray, "episodes 5"]:
         at = equations.order[block.part]
         weight = count * equations.weight[block.part]
-        visited = weight * np.maximum(solved.signed[at], 0.0)
-        carried = visited * case.ratio[at]
+        visited = weight * np.maximum(signed[at], 0.0)
+        carried = visited * ratio[at]
         columns = [carried * rewards[at], carried * ends(block), carried, weight, visited]
-        sums[equations.episodes[block.episodes]] = block.by_episode(np.stack(columns, axis=1))
+        return block.by_episode(np.stack(columns, axis=1))
+
+    sums = np.empty((count, 5))
+    for block, some in equations.blocks.map(in_block):
+        sums[equations.episodes[block.episodes]] = some
     above, below, carries, base, visits = sums.T
     value = above.sum() / below.sum()
 
     def slope(block: Block) -> Float[np.ndarray, "n 1"]:
         """dV/dw, where w is not cut off."""
         at = equations.order[block.part]
-        steep = equations.weight[block.part] * case.ratio[at] * (rewards[at] - value * ends(block))
-        return np.where(solved.signed[at] > 0, steep, 0.0)[:, None]
+        steep = equations.weight[block.part] * ratio[at] * (rewards[at] - value * ends(block))
+        return np.where(signed[at] > 0, steep, 0.0)[:, None]
 
     by_beta = equations.rows.sums(slope).sum(axis=0)[:, 0]
     moved = pull(equations, solved, case.ratio, case.probabilities, by_beta)
