@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import resource
 import signal
 import subprocess
@@ -220,13 +221,15 @@ def full_disk():
     shared = jax.config.jax_compilation_cache_dir
     jax.config.update("jax_compilation_cache_dir", None)
     compilation_cache.reset_cache()
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before, bytecode = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # the same holds for it
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = bytecode
         signal.signal(signal.SIGXFSZ, ignored)
         jax.config.update("jax_compilation_cache_dir", shared)
         compilation_cache.reset_cache()
@@ -255,12 +258,14 @@ def test_a_full_disk_stops_a_run_with_a_sentence(name, place, told):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 @pytest.mark.parametrize("name", ["act", "inspect"])
-def test_standard_output_that_is_full(name, place):
-    """What is printed may go to a full disk too."""
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_standard_output_that_is_full(name, buffered, place):
+    """What is printed may go to a full disk too, at once or at the end."""
     arguments = ["act", "p.safetensors", "log.csv"] if name == "act" else call(name)
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "statewise", *arguments]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        environment = {**os.environ, "PYTHONUNBUFFERED": buffered}
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
     assert done.returncode == 2
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr

@@ -71,7 +71,7 @@ def test_what_is_written_is_what_was_certified(certify, folder, more, file):
     policy = sw.load_policy(folder / file)
     mixed = (1 - said["step"]) * BEHAVIOUR + said["step"] * GOAL
     np.testing.assert_allclose(policy.probabilities(SOURCE.seen), mixed, atol=1e-6)
-    assert gain(policy) >= said["gain"]["at_least"] > 0
+    assert gain(policy) >= said["gain"]["at_least"] - 1e-9 > 0  # of a log without noise it is known exactly
     assert policy.card["certified"]["low"] == said["gain"]["at_least"]
     assert policy.card["certified"]["today"] == said["today"]
     assert policy.card["log"] == sw.load(folder / "log.parquet").fingerprint

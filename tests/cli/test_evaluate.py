@@ -272,4 +272,4 @@ def test_where_the_answer_is_not_deploy_no_weight_could_turn_it_over(folder, in_
     asked = ("evaluate", folder / "worse.safetensors", in_parts, *QUICK, "--reward-parts", "paid=1,cost=-0.05")
     code, out, _ = statewise(*asked)
     assert code == 0
-    assert "other weights of the reward have nothing to turn over" in words(out)
+    assert "other weights of the reward have nothing to overturn" in words(out)

@@ -106,7 +106,7 @@ def test_a_full_disk_leaves_the_good_file(saved, tmp_path, kind, name):
     limited = (
         "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512)); import statewise.cli as c; c.main()"
     )
-    out = in_own_process("export", saved, "--format", kind, "--out", tmp_path / name, start=["-c", limited])
+    out = in_own_process("export", saved, "--format", kind, "--out", tmp_path / name, start=["-B", "-c", limited])
     assert out.returncode == 2
     assert f"{name}: it could not be written (File too large)" in out.stderr
     assert "Traceback" not in out.stderr

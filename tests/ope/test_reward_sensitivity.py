@@ -69,7 +69,7 @@ def test_of_single_decisions_the_end_is_where_the_means_say():
     assert cost_part.upper is None
     assert paid_part.lower == pytest.approx(0.25, abs=0.01)
     assert cost_part.least_change == pytest.approx(3.0, abs=0.04)
-    assert str(cost_part).startswith("A weight of cost below -1 would turn this over: it is -0.25, so that the least")
+    assert str(cost_part).startswith("A weight of cost below -1 would overturn this: it is -0.25, so that the least")
 
 
 def test_where_no_change_of_a_weight_would_it_says_so(log):
@@ -80,7 +80,7 @@ def test_where_no_change_of_a_weight_would_it_says_so(log):
     )
     assert paid.lower == pytest.approx(0, abs=EXACT)  # half the reward is half the gain, and half its noise
     assert (other.lower, other.upper, other.least_change) == (None, None, None)
-    assert str(other) == "No change of the weight of other (3) up to 10 times would turn this over."
+    assert str(other) == "No change of the weight of other (3) up to 10 times would overturn this."
 
 
 def test_where_the_answer_is_not_deploy_there_is_nothing_to_turn_over(log):

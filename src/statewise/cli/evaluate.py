@@ -188,7 +188,7 @@ def _show(evaluation: Evaluation) -> None:
     for one in evaluation.reward_parts or ():
         console.print(Text(str(one)))
     if evaluation.reward_parts == ():
-        console.print(Text("The answer is not deploy: other weights of the reward have nothing to turn over."))
+        console.print(Text("The answer is not deploy: other weights of the reward have nothing to overturn."))
     console.print()
     console.print(checks_table(decision))
 

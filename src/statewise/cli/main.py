@@ -69,6 +69,7 @@ def main() -> None:
     try:
         with _interruptible(), warnings_as_notes():
             code = group.main(standalone_mode=False)  # None, or the code a command ended with
+            sys.stdout.flush()  # a full disk is noticed here, if not before
         sys.exit(code)
     except click.UsageError as error:
         shown = io.StringIO()
@@ -90,7 +91,16 @@ def _end(sentence: str, code: int = 2) -> NoReturn:
     if os.environ.get(TRACEBACK):
         traceback.print_exc()
     click.echo(f"Error: {harmless(sentence)}", err=True)
+    _give_up_output()
     sys.exit(code)
+
+
+def _give_up_output() -> None:
+    """What could not be written, to a full disk say, is not tried again after the end, where Python would complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _panics() -> tuple[type[BaseException], ...]:

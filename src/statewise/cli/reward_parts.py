@@ -44,7 +44,7 @@ reward_parts_option = click.option(
     "--reward-parts",
     type=Weights(),
     help="The reward is the sum of these columns, each times its weight: say how far each weight could change before "
-    "deploy would turn over.",
+    "deploy would be overturned.",
 )
 
 

@@ -1,4 +1,4 @@
-"""How far the weights of a reward could be wrong before *deploy* turns over.
+"""How far the weights of a reward could be wrong before *deploy* is overturned.
 
 Many rewards are sums, r = Σⱼ wⱼ xⱼ: ten for a survival, minus one for a day in hospital. What is measured is x; the
 weights w are an opinion. With all others as they are, the least gain as a function of one weight,
@@ -44,7 +44,7 @@ class RewardPart:
 
     @property
     def least_change(self) -> float | None:
-        """The least change that turns it over, as a share of the weight; None: none up to `MOST` does."""
+        """The least change that overturns it, as a share of the weight; None: none up to `MOST` does."""
         ends = [end for end in (self.lower, self.upper) if end is not None]
         return min((abs(end - self.weight) / abs(self.weight) for end in ends), default=None)
 
@@ -52,11 +52,11 @@ class RewardPart:
         """One sentence."""
         if self.least_change is None:
             return (
-                f"No change of the weight of {self.name} ({self.weight:g}) up to {MOST:.0f} times would turn this over."
+                f"No change of the weight of {self.name} ({self.weight:g}) up to {MOST:.0f} times would overturn this."
             )
         ends = [f"{kind} {end:.3g}" for kind, end in (("below", self.lower), ("above", self.upper)) if end is not None]
         return (
-            f"A weight of {self.name} {' or '.join(ends)} would turn this over: it is {self.weight:g}, so that the "
+            f"A weight of {self.name} {' or '.join(ends)} would overturn this: it is {self.weight:g}, so that the "
             f"least change is one of {100 * self.least_change:.3g} %."
         )
 
@@ -104,10 +104,10 @@ def reward_sensitivity(
 
 
 def _end(judged: Callable[[float], Decision], margin: float, far: float) -> float | None:
-    """The change, on the way to `far`, at which *deploy* turns over; None if it never does.
+    """The change, on the way to `far`, at which *deploy* is overturned; None if it never does.
 
     By the Illinois rule: where the line between the two ends meets 0, an end that stays being counted for half. Where
-    it is not for want of a gain that it turns over, half-way.
+    it is not for want of a gain that it is overturned, half-way.
     """
     near, beyond = (0.0, margin), judged(far)
     if beyond.answer == "deploy":
