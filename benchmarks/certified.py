@@ -102,6 +102,14 @@ def page(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def renew(path: Path, name: str, table: str) -> None:
+    """Puts the table between the page's marks of that name."""
+    text = path.read_text()
+    first, last = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+    begin, end = text.index(first) + len(first), text.index(last)
+    path.write_text(text[:begin] + table + text[end:])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", default=",".join(CELLS))
@@ -125,10 +133,7 @@ def main() -> None:
     table = page(rows)
     print(table)
     if given.out is not None:
-        text = given.out.read_text()
-        first, last = "<!-- table -->\n", "\n<!-- end of table -->"
-        begin, end = text.index(first) + len(first), text.index(last)
-        given.out.write_text(text[:begin] + table + text[end:])
+        renew(given.out, "table", table)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+from certified import PLAYED, renew
+
 # episodes of a round, and the preset that OPPOSD learns with
 DOMAINS: dict[str, tuple[int, str]] = {
     "cartpole": (500, "quick"),
@@ -26,7 +28,6 @@ DOMAINS: dict[str, tuple[int, str]] = {
     "hiv-weak": (300, "default"),
 }
 FIRST = 60
-PLAYED = 1000  # episodes by which the truth is known
 APART = 10_000  # between the seeds of two runs
 
 
@@ -140,10 +141,7 @@ def main() -> None:
     table = page(rows)
     print(table)
     if given.out is not None:
-        text = given.out.read_text()
-        first, last = "<!-- rounds -->\n", "\n<!-- end of rounds -->"
-        begin, end = text.index(first) + len(first), text.index(last)
-        given.out.write_text(text[:begin] + table + text[end:])
+        renew(given.out, "rounds", table)
 
 
 if __name__ == "__main__":

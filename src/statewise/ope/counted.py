@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from statewise.data.states import few_states
 from statewise.ope.attainable import reach
@@ -47,6 +47,10 @@ class Counts:
     trials: Float[np.ndarray, "states actions"]  # Σ weight
     once: Bool[np.ndarray, " states"]  # states that only one episode, or unit, shows: see `ope.unseen`
 
+    @property
+    def tried(self) -> Bool[np.ndarray, "states actions"]:
+        return self.trials > 0
+
     @cached_property
     def rows(self) -> Int[np.ndarray, "states actions"]:
         return np.bincount(self.pair[self.weight > 0], minlength=self.trials.size).reshape(self.trials.shape)
@@ -57,14 +61,22 @@ class Counts:
 
         Of the states and actions with one row, those that led to a state that no other episode shows.
         """
-        single = (self.rows.reshape(-1)[self.pair] == 1) & (self.weight > 0)
+        single = (self.of_rows(self.rows) == 1) & (self.weight > 0)
         beyond = single & (self.following >= 0) & self.once[self.following]
         return float((1 + beyond.sum()) / (2 + single.sum()))
 
     def mean(self, values: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "states actions"]:
         """Over the rows of each state and action; 0 where there are none."""
         total = np.bincount(self.pair, self.weight * values, self.trials.size).reshape(self.trials.shape)
-        return np.divide(total, self.trials, out=np.zeros_like(total), where=self.trials > 0)
+        return np.divide(total, self.trials, out=np.zeros_like(total), where=self.tried)
+
+    def of_rows(self, table: Shaped[np.ndarray, "states actions"]) -> Shaped[np.ndarray, " rows"]:
+        """What a table has for each row's state and action."""
+        return table.reshape(-1)[self.pair]
+
+    def less_mean(self, values: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:
+        """By how much each row differs from the mean of its state and action."""
+        return values - self.of_rows(self.mean(values))
 
 
 def counts_of(log: Prepared) -> Counts | None:
@@ -100,15 +112,13 @@ def _trend(log: Prepared, counts: Counts) -> float:
 
     They must not: the counts of all steps are taken together. Where they do, features of state and time are better.
     """
-    data, tried = log.dataset, counts.trials > 0
+    data = log.dataset
     behaviour = counts.trials / np.maximum(counts.trials.sum(axis=1, keepdims=True), 1e-300)
-    first = _follow(log, counts, behaviour, tried, data.rewards).first
-    time = data.time.astype(np.float64)
-    later = counts.weight * (time - counts.mean(time).reshape(-1)[counts.pair])
+    first = _follow(log, counts, behaviour, data.rewards).first
+    later = counts.weight * counts.less_mean(data.time.astype(np.float64))
     scores = []
     for outcome in (data.rewards, np.where(counts.following >= 0, first[counts.following], 0.0)):
-        each = log.by_episode(later * (outcome - counts.mean(outcome).reshape(-1)[counts.pair]))
-        each = np.bincount(data.groups, each)
+        each = np.bincount(data.groups, log.by_episode(later * counts.less_mean(outcome)))
         size = float(np.sqrt(each @ each))
         scores.append(abs(float(each.sum())) / size if size > 0 else 0.0)
     return max(scores)
@@ -149,19 +159,17 @@ def counted(case: Case, rewards: Float[np.ndarray, " steps"], policy: Float[np.n
     log, data = case.prepared, case.prepared.dataset
     counts = counts_of(log)
     assert counts is not None
-    tried = counts.trials > 0
-    course = _follow(log, counts, policy, tried, rewards)
-    visits = (course.visits[:, None] * course.chances).reshape(-1)  # of state and action
-    each = visits[counts.pair] * counts.weight / np.maximum(counts.trials.reshape(-1)[counts.pair], 1e-300)
+    course = _follow(log, counts, policy, rewards)
+    visits = course.visits[:, None] * course.chances
+    each = counts.of_rows(visits) * counts.weight / np.maximum(counts.of_rows(counts.trials), 1e-300)
     worth = rewards + log.discount * np.where(
         counts.following >= 0, _per_visit(course)[counts.state, counts.following], 0.0
     )
-    left = each * (worth - counts.mean(worth).reshape(-1)[counts.pair])
-    often = counts.rows.reshape(-1)[counts.pair]
+    left, often = each * counts.less_mean(worth), counts.of_rows(counts.rows)
     left *= np.sqrt(often / np.maximum(often - 1, 1))
     values = course.first[counts.state[data.starts[:-1]]]
     carried = data.episodes * log.by_episode(each)
-    unseen, widening = _unknown(log, counts, course, np.where(tried, 0.0, policy).sum(axis=1), rewards)
+    unseen, widening = _unknown(log, counts, course, np.where(counts.tried, 0.0, policy).sum(axis=1), rewards)
     beside = float(np.hypot(_of_few_rows(counts, left, each), widening))
     return Quotient(
         values + data.episodes * log.by_episode(left),
@@ -178,16 +186,14 @@ def _follow(
     log: Prepared,
     counts: Counts,
     policy: Float[np.ndarray, "states actions"],
-    tried: Bool[np.ndarray, "states actions"],
     rewards: Float[np.ndarray, " steps"],
 ) -> Course:
-    chances = np.where(tried, policy, 0.0)
+    chances = np.where(counts.tried, policy, 0.0)
     total = chances.sum(axis=1, keepdims=True)
     chances = np.divide(chances, total, out=np.zeros_like(chances), where=total > 0)
-    share = chances / np.where(tried, counts.trials, 1.0)
-    moving = counts.following >= 0
-    size, move = counts.states, np.zeros((counts.states, counts.states))
-    flows = (share.reshape(-1)[counts.pair] * counts.weight)[moving]
+    share = chances / np.where(counts.tried, counts.trials, 1.0)
+    moving, size = counts.following >= 0, counts.states
+    flows = (counts.of_rows(share) * counts.weight)[moving]
     move = np.bincount(counts.state[moving] * size + counts.following[moving], flows, size * size).reshape(size, size)
     paid = np.stack([(chances * counts.mean(rewards)).sum(axis=1), np.ones(size)], axis=1)
     steps = _steps(log)
