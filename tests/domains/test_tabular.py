@@ -257,3 +257,18 @@ def test_log_holds_the_final_state_only_where_one_was_seen():
     np.testing.assert_array_equal(log.has_final_observation, ~log.terminated)
     last = rows["next_state"][log.starts[1:] - 1]
     np.testing.assert_array_equal(log.final_observations[~log.terminated], np.eye(4)[last[~log.terminated]])
+
+
+def test_where_an_end_is_won_or_lost_the_log_holds_ones_and_noughts_of_the_right_mean():
+    ending = np.array([[0.3, 0.5], [1.0, 0.2]])
+    transitions = (1 - ending)[:, :, None] * np.array([0.4, 0.6])
+    chance = np.array([[0.1, 0.5], [0.25, 0.0]])  # of an end that is won
+    mdp = TabularMDP(transitions, chance, np.array([0.5, 0.5]), won_or_lost=True)
+    rows = mdp.sample(np.full((2, 2), 0.5), 40_000, 50, seed=0)
+    assert set(rows["reward"]) == {0.0, 1.0}
+    assert rows["reward"][~rows["terminated"]].max() == 0
+    for state, action in np.ndindex(2, 2):
+        paid = rows["reward"][(rows["state"] == state) & (rows["action"] == action)]
+        assert paid.mean() == pytest.approx(chance[state, action], abs=4 * 0.5 / np.sqrt(len(paid)))
+    with pytest.raises(ValueError, match=r"won_or_lost needs rewards\[s, a\] between 0 and the chance of an end"):
+        TabularMDP(transitions, ending + 0.1, np.array([0.5, 0.5]), won_or_lost=True)

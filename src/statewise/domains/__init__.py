@@ -12,6 +12,7 @@ DOMAINS: Registry[Source] = Registry(
         "hard-example": "statewise.domains.hard_example:SOURCE",
         "decisions-5": "statewise.domains.decisions:FIVE",
         "decisions-50": "statewise.domains.decisions:FIFTY",
+        "icu-sepsis": "statewise.domains.icu_sepsis:SOURCE",
         "inventory": "statewise.domains.inventory:SOURCE",
         "random-mdp": "statewise.domains.random_mdp:SOURCE",
         "wet-chicken": "statewise.domains.wet_chicken:SOURCE",

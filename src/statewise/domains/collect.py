@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from statewise.data.build import build
 from statewise.data.dataset import Dataset
@@ -57,10 +57,12 @@ def collect_tabular(
     seed: int,
     seen: Float[np.ndarray, "states features"] | None = None,
     observation_names: tuple[str, ...] = (),
+    legal: Bool[np.ndarray, "states actions"] | None = None,
 ) -> Dataset:
     """A log of a finite problem. Row s of `seen` is the observation of state s (default: one-hot).
 
-    After a terminal step there is no state: the final observation is NaN, as in a log without it.
+    `legal` are the actions that may be taken in each state, if not all of them. After a terminal step there is no
+    state: the final observation is NaN, as in a log without it.
     """
     rows = mdp.sample(policy, episodes, horizon, seed)
     starts = np.append(np.flatnonzero(rows["step"] == 0), len(rows["step"]))
@@ -74,6 +76,7 @@ def collect_tabular(
         rewards=rows["reward"],
         propensities=rows["propensity"],
         distributions=rows["probabilities"],
+        legal=None if legal is None else legal[rows["state"]],
         starts=starts,
         terminated=terminated,
         final_observations=np.where(terminated[:, None], np.float32(np.nan), seen[rows["next_state"][last]]),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from statewise.data.dataset import Dataset
 from statewise.domains.behaviours import as_act
@@ -103,7 +104,10 @@ class Simulator:
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """A finite problem, whose policies' values are known exactly; row s of `seen` is the observation of state s."""
+    """A finite problem, whose policies' values are known exactly; row s of `seen` is the observation of state s.
+
+    `legal` are the actions that may be taken in each state, if not all; logs say so, and no policy takes others.
+    """
 
     problem: TabularMDP
     behaviour: Table
@@ -113,6 +117,7 @@ class Exact:
     discount: float = 1.0
     reward_scale: float = 1.0
     action_words: tuple[str, ...] = ()  # () becomes "0", "1", …
+    legal: Bool[np.ndarray, "states actions"] | None = None
 
     @property
     def action_names(self) -> tuple[str, ...]:
@@ -123,10 +128,28 @@ class Exact:
         if policy is None:
             return self.behaviour
         if isinstance(policy, np.ndarray):
-            return policy
-        if hasattr(policy, "probabilities"):
+            return self._allowed(policy)
+        if not hasattr(policy, "probabilities"):
+            return self._allowed(np.asarray(jax.vmap(policy)(self.seen), np.float64))
+        if self.legal is None:
             return np.asarray(policy.probabilities(self.seen), np.float64)
-        return np.asarray(jax.vmap(policy)(self.seen), np.float64)
+        return np.asarray(policy.probabilities(self.seen, self.legal), np.float64)
+
+    def _allowed(self, policy: Table) -> Table:
+        """What the policy gives to illegal actions is shared out among the legal ones; evenly, where it is all."""
+        if self.legal is None:
+            return policy
+        kept = np.where(self.legal, policy, 0.0)
+        kept = np.where(kept.any(axis=1, keepdims=True), kept, self.legal)
+        return kept / kept.sum(axis=1, keepdims=True)
+
+    @cached_property
+    def best(self) -> float:
+        """The greatest value that a policy can have in an episode of at most `horizon` steps, or hardly less.
+
+        It is that of the best policy of endless episodes.
+        """
+        return self.problem.value_within(self.table(self.problem.optimal(self.discount)), self.discount, self.horizon)
 
     def collect(
         self,
@@ -137,7 +160,7 @@ class Exact:
         progress: Callable[[int], None] = lambda done: None,
     ) -> Dataset:
         data = collect_tabular(
-            self.problem, self.table(act), episodes, self.horizon, seed, self.seen, self.observation_names
+            self.problem, self.table(act), episodes, self.horizon, seed, self.seen, self.observation_names, self.legal
         )
         progress(episodes)
         return data
@@ -155,7 +178,10 @@ class Exact:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """A finite problem for each seed: a seed's log is of its problem, and what is learned from it is played there."""
+    """A finite problem for each seed: a seed's log is of its problem, and what is learned from it is played there.
+
+    Problems are made when they are asked for. A problem that must be read from somewhere first is the family of one.
+    """
 
     problem: Callable[[int], Exact]
     observation_names: tuple[str, ...]

@@ -15,13 +15,15 @@ class TabularMDP:
     """Transitions P(s'|s,a), expected rewards r(s,a) and initial distribution p₀, in float64.
 
     A row of `transitions` may sum to less than 1: with the missing probability the episode ends. Where the reward
-    depends on where a step leads, `arriving` says what each state pays on arrival, and at last what the end pays.
+    depends on where a step leads, `arriving` says what each state pays on arrival, and at last what the end pays. Where
+    only an end pays, and either 1 or nothing, `won_or_lost` draws which: r(s,a) is the chance of an end that pays 1.
     """
 
     transitions: Float[np.ndarray, "states actions states"]
     rewards: Float[np.ndarray, "states actions"]
     initial: Float[np.ndarray, "states"]
     arriving: Float[np.ndarray, "states+1"] | None = None
+    won_or_lost: bool = False
 
     def __post_init__(self):
         totals = self.transitions.sum(axis=2)
@@ -29,6 +31,8 @@ class TabularMDP:
             raise ValueError("TabularMDP: each row transitions[s, a] must be non-negative and sum to at most 1")
         if self.initial.min() < 0 or abs(self.initial.sum() - 1) > ROUNDING:
             raise ValueError("TabularMDP: initial must be non-negative and sum to 1")
+        if self.won_or_lost and not ((self.rewards >= 0) & (self.rewards <= self.termination + ROUNDING)).all():
+            raise ValueError("TabularMDP: won_or_lost needs rewards[s, a] between 0 and the chance of an end")
 
     @classmethod
     def random(cls, states: int, actions: int, seed: int, termination: float = 0.0) -> "TabularMDP":
@@ -151,12 +155,14 @@ class TabularMDP:
         The next state of a step that ends the episode repeats its state; `probabilities` is π(·|s).
         """
         generator = np.random.default_rng(seed)
-        cumulative = self.transitions.cumsum(axis=2)
+        cumulative, termination = self.transitions.cumsum(axis=2), self.termination
         state = _draw(np.tile(self.initial.cumsum(), (episodes, 1)), generator)
         alive, columns = np.ones(episodes, bool), []
         for _ in range(horizon):
+            if not alive.any():
+                break
             action = _draw(policy.cumsum(axis=1)[state], generator)
-            terminated = generator.random(episodes) < self.termination[state, action]
+            terminated = generator.random(episodes) < termination[state, action]
             next_state = np.where(terminated, state, _draw(cumulative[state, action], generator))
             columns.append((state, action, next_state, terminated, alive))
             state, alive = next_state, alive & ~terminated
@@ -168,7 +174,7 @@ class TabularMDP:
             "step": step,
             "state": state,
             "action": action,
-            "reward": self._paid(state, action, next_state, terminated),
+            "reward": self._paid(state, action, next_state, terminated, generator),
             "next_state": next_state,
             "propensity": policy[state, action],
             "probabilities": policy[state],
@@ -176,8 +182,16 @@ class TabularMDP:
         }
 
     def _paid(
-        self, state: np.ndarray, action: np.ndarray, next_state: np.ndarray, terminated: np.ndarray
+        self,
+        state: np.ndarray,
+        action: np.ndarray,
+        next_state: np.ndarray,
+        terminated: np.ndarray,
+        generator: np.random.Generator,
     ) -> Float[np.ndarray, "n"]:
+        if self.won_or_lost:
+            ends = self.termination[state, action]
+            return (terminated & (generator.random(len(state)) * ends < self.rewards[state, action])).astype(np.float64)
         if self.arriving is None:
             return self.rewards[state, action]
         return self.arriving[np.where(terminated, len(self.initial), next_state)]
@@ -211,7 +225,10 @@ def _reachable(
 ) -> Bool[np.ndarray, "states"]:
     reached = start
     for _ in range(len(start)):
-        reached = reached | (reached @ edges)
+        further = reached | (reached @ edges)
+        if (further == reached).all():
+            break
+        reached = further
     return reached
 
 

@@ -54,7 +54,11 @@ def _run(study: Study, out: Path, notify: Notify) -> None:
         cell_jobs = [(method, seeds) for method, seeds in cell_jobs if seeds]
         if not cell_jobs:
             continue
-        logs = _logs(out, study, cell, notify)
+        try:
+            logs = _logs(out, study, cell, notify)
+        except ImportError as error:  # a world that another package holds
+            notify(f"{cell.name}: skipped; {error}")
+            continue
         for method, seeds in cell_jobs:
             if method.algorithm == "fitted-q" and find_spec("sklearn") is None:
                 where = "run it where that is installed, with the same folder"
