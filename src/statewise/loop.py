@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from statewise.data.concat import concat
 from statewise.data.dataset import Dataset
 from statewise.domains import DOMAINS
-from statewise.domains.behaviours import as_act
-from statewise.domains.source import Exact, Source
+from statewise.domains.rounds import Turn, turns
+from statewise.domains.source import Source
 from statewise.improvement import Plan, Stage, improve
+from statewise.ope.certify import Certificate
 
 PLAYED = 500  # episodes by which the truth is known, where it is not exact
 ROUNDING = 1e-9
-APART = 10_000  # between the seeds of two runs: their rounds have seeds of their own
 
 
 @dataclass(frozen=True)
@@ -62,50 +61,36 @@ def rounds(
     """
     source = DOMAINS[domain] if isinstance(domain, str) else domain
     plan = Plan(discount=source.discount) if plan is None else plan
-    done: list[Round] = []
-    logs: list[Dataset] = []
-    today = None
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch if out is None else out)
-        for number in range(1, rounds + 1):
-            log = source.collect(episodes, APART * seed + number, act=_acting(source, today))
-            if done and not done[-1].deployed:
-                log = concat([logs.pop(), log])  # of the same policy
-            logs.append(log)
-            found = improve(
+
+        def decide(number: int, logs: tuple[Dataset, ...], today: Any) -> Certificate:
+            return improve(
                 logs,
                 config,
                 out=folder / f"round-{number}",
                 today=today,
                 plan=plan,
-                progress=lambda stage, number=number: progress(number, stage),
-            )
-            done.append(_round(number, source, log, today, found))
-            today = today if found.policy is None else found.policy
-    return tuple(done)
+                progress=lambda stage: progress(number, stage),
+            ).certificate
+
+        simulated = turns(source, decide, rounds=rounds, episodes=episodes, seed=seed, played=PLAYED)
+        return tuple(_round(turn) for turn in simulated)
 
 
-def _round(number: int, source: Source, log: Dataset, today: Any, found: Any) -> Round:
-    certificate = found.certificate
-    deployed = found.policy is not None
-    seed = 7 * APART + number
-    policies = [today, found.policy if deployed else today, found.goal]
-    before, after, goal = (float(source.play([one], PLAYED, seed).discounted.mean()) for one in policies)
+def _round(turn: Turn) -> Round:
+    certificate: Certificate = turn.decided
+    deployed = certificate.policy is not None
     gain = certificate.low if deployed else 0.0
     return Round(
-        number=number,
-        episodes=log.episodes,
-        today=before,
+        number=turn.number,
+        episodes=turn.log.episodes,
+        today=turn.today,
         deployed=deployed,
         step=certificate.step,
         least=certificate.decision.baseline.value + gain,
         gain_at_least=gain,
-        value=after,
-        goal=goal,
+        value=turn.value,
+        goal=turn.goal,
         algorithm=certificate.candidate,
     )
-
-
-def _acting(source: Source, policy: Any) -> Any:
-    """The policy as the domain takes it; None stays the domain's own behaviour."""
-    return policy if policy is None or isinstance(source, Exact) else as_act(policy)

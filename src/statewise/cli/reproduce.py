@@ -27,7 +27,7 @@ from statewise.experiments.paper import Preset, study_names
     "--processes",
     type=click.IntRange(min=1),
     default=1,
-    help="For safe-improvement: how many share the work [default: 1].",
+    help="For safe-improvement, certified and rounds: how many share the work [default: 1].",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder [default: runs/reproduce/NAME].")
 @click.option("--docs", type=click.Path(path_type=Path), help="Also put the results into this Markdown page.")

@@ -59,6 +59,8 @@ def _fingerprints(out: Path, study: Study, cell: Cell) -> dict[str, str]:
     """Of the logs that were learned from or evaluated on, by seed."""
     if study.kind == "safe":
         return _block_fingerprints(out, cell)
+    if study.kind in ("certified", "rounds"):
+        return _record_fingerprints(out, cell)
     paths = sorted(records.log_path(out, cell, 0).parent.glob("*.npz"), key=lambda path: int(path.stem))
     return {path.stem: str(records.read(path)["fingerprint"]) for path in paths}
 
@@ -68,6 +70,14 @@ def _block_fingerprints(out: Path, cell: Cell) -> dict[str, str]:
     paths = (out / "blocks" / records.slug(cell.name)).glob("*/*.npz")
     blocks = {path.stem: "".join(records.read(path)["fingerprints"]) for path in sorted(paths)}
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in blocks.items()}
+
+
+def _record_fingerprints(out: Path, cell: Cell) -> dict[str, str]:
+    """Of a log; or one hash for the logs of a run's rounds."""
+    paths = sorted((out / "jobs" / records.slug(cell.name)).glob("*.json"), key=lambda path: int(path.stem))
+    logs = {path.stem: read_json(path)["fingerprints"] for path in paths}
+    hashes = {seed: hashlib.sha256("".join(own).encode()).hexdigest() for seed, own in logs.items()}
+    return {seed: own[0] if len(own) == 1 else hashes[seed] for seed, own in logs.items() if own}
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A study's figure, as PNG and SVG: curves, differences, a scatter plot, or the hard example's gradients."""
+"""A study's figure, as PNG and SVG: curves, differences, a scatter plot, gradients, or what logs certify."""
 
 from __future__ import annotations
 
@@ -13,25 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from statewise.base.files import written_whole
+from statewise.experiments.canvas import COLOURS, LINES, SETTINGS, panels, spans_decades
+from statewise.experiments.certified.figures import of_logs, of_rounds
 from statewise.experiments.study import Method, Study
 from statewise.experiments.tables import Tables
 
-# Okabe & Ito's colours, which colour-blind readers can distinguish
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#444444")
-SETTINGS: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "statewise",  # the same values give the same bytes
-}
-LINES = ("-", "--", "-.", ":")
 PANELS = ("default preset", "options", "paper preset")
-WIDE = 30.0  # scores that differ by more than this factor are drawn on a logarithmic scale
 
 
 def write_figure(study: Study, tables: Tables, out: Path) -> list[Path]:
@@ -42,6 +29,8 @@ def write_figure(study: Study, tables: Tables, out: Path) -> list[Path]:
         "cells": _differences,
         "selection": _scatter,
         "safe": _shares,
+        "certified": lambda study, tables: of_logs(study, tables.frames["runs"]),
+        "rounds": lambda study, tables: of_rounds(study, tables.frames["runs"]),
     }
     with mpl.rc_context(SETTINGS):
         figure = draw[study.kind](study, tables)
@@ -54,11 +43,6 @@ def write_figure(study: Study, tables: Tables, out: Path) -> list[Path]:
             with written_whole(path) as part:
                 figure.savefig(part, format=path.suffix[1:], dpi=150, metadata=metadata)
     return paths
-
-
-def _panels(rows: int, columns: int, width: float = 4.2, height: float = 3.1) -> tuple[Figure, np.ndarray]:
-    figure = Figure((width * columns, height * rows + 0.3), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def _colours(study: Study) -> dict[str, str]:
@@ -77,7 +61,7 @@ def _curves(study: Study, tables: Tables) -> Figure:
     methods_run = set(runs["method"])
     columns = {name: [m for m in study.methods if m.name in methods_run and _column(m) == name] for name in PANELS}
     columns = {name: methods for name, methods in columns.items() if methods}
-    figure, axes = _panels(len(study.cells), len(columns))
+    figure, axes = panels(len(study.cells), len(columns))
     colours = _colours(study)
     for row, cell in enumerate(study.cells):
         behaviour = summary.filter(pl.col("cell") == cell.name)["behaviour"]
@@ -91,8 +75,7 @@ def _curves(study: Study, tables: Tables) -> Figure:
                     _curve(axis, name, curve, colours[name], styles[name], mine["update"].max())
             if len(behaviour):
                 axis.axhline(behaviour[0], color="#888888", linestyle=(0, (1, 3)), label="behaviour")
-            scores = mine["score"].drop_nans()
-            if len(scores) and scores.min() > 0 and scores.max() > WIDE * scores.min():  # pyright: ignore
+            if spans_decades(mine["score"].drop_nans().to_numpy()):
                 axis.set_yscale("log")
             axis.set(title=f"{cell.name}, {panel}", xlabel="updates of the policy", ylabel=study.unit)
             axis.legend(fontsize=7, frameon=True, framealpha=0.8, edgecolor="none")
@@ -128,7 +111,7 @@ def _differences(study: Study, tables: Tables) -> Figure:
     """The paired differences of the last iterates, a panel per domain."""
     pairs = tables.frames["pairs"].filter(pl.col("of") == "last iterate")
     domains = list(dict.fromkeys(cell.domain for cell in study.cells))
-    figure, axes = _panels(len(domains), 1, width=7.0, height=2.4)
+    figure, axes = panels(len(domains), 1, width=7.0, height=2.4)
     for axis, domain in zip(axes[:, 0], domains, strict=True):
         names = [cell.name for cell in study.cells if cell.domain == domain]
         mine = pairs.filter(pl.col("cell").is_in(names))
@@ -150,7 +133,7 @@ def _scatter(study: Study, tables: Tables) -> Figure:
     table = tables.frames["checkpoints"]
     rows = [(cell, method) for cell in study.cells for method in study.methods]
     rows = [(c, m) for c, m in rows if len(table.filter(pl.col("cell") == c.name, pl.col("method") == m.name))]
-    figure, axes = _panels(len(rows), len(study.evaluation))
+    figure, axes = panels(len(rows), len(study.evaluation))
     for row, (cell, method) in enumerate(rows):
         for column, seed in enumerate(study.evaluation):
             axis = axes[row, column]
@@ -180,7 +163,7 @@ def _points(axis: Axes, table: pl.DataFrame) -> None:
     values = values[np.isfinite(values)]
     if len(values):
         axis.plot([values.min(), values.max()], [values.min(), values.max()], color="#888888", linewidth=0.8)
-        if values.min() > 0 and values.max() > WIDE * values.min():
+        if spans_decades(values):
             axis.set_xscale("log")
             axis.set_yscale("log")
 
@@ -195,7 +178,7 @@ def _shares(study: Study, tables: Tables) -> Figure:
     table = tables.frames["summary"].join(pl.DataFrame(cells), on="cell").sort("episodes")
     names = [method.name for method in study.methods if method.name in set(table["method"])]
     domains = list(dict.fromkeys(cell.domain for cell in study.cells))
-    figure, axes = _panels(len(domains), 2, width=5.0)
+    figure, axes = panels(len(domains), 2, width=5.0)
     titles = {"mean": "mean over logs", "cvar_1_percent": "mean of the worst 1 % of logs"}
     for row, domain in zip(axes, domains, strict=True):
         for axis, (column, title) in zip(row, titles.items(), strict=True):
@@ -217,7 +200,7 @@ def _shares(study: Study, tables: Tables) -> Figure:
 
 def _exact(study: Study, tables: Tables) -> Figure:
     gradients, paths = tables.frames["gradients"], tables.frames["paths"]
-    figure, axes = _panels(1, 2)
+    figure, axes = panels(1, 2)
     for i, name in enumerate(("OPPOSD", "Off-PAC")):
         axes[0, 0].plot(gradients["alpha"], gradients[f"gradient {name}"], color=COLOURS[i], label=name)
         axes[0, 1].plot(paths["step"], paths[f"path {name}"], color=COLOURS[i], label=name)

@@ -14,6 +14,8 @@ import polars as pl
 
 from statewise.base.files import write_text
 from statewise.experiments import manifest, records
+from statewise.experiments.certified.jobs import jobs
+from statewise.experiments.certified.tables import every_log, every_run
 from statewise.experiments.safe.run import blocks
 from statewise.experiments.study import Study, named
 from statewise.experiments.tables import Tables, last_of
@@ -30,12 +32,12 @@ def section(study: Study, tables: Tables, out: Path, folder: str = ".") -> str:
     kind = "> **Quick run.** It shows that everything works; its numbers are not results."
     if not study.quick:
         kind = f"> Full run{f'; {tables.missing} jobs are still missing' if tables.missing else ''}."
-    presets = list(dict.fromkeys(method.group for method in study.methods))
+    presets = list(dict.fromkeys(cell.preset or method.group for cell in study.cells for method in study.methods))
     facts = {
         "command": f"`{command_of(study)}`",
         "presets": ", ".join(presets) or "none (exact)",
         "logs": "; ".join(f"{cell.name}: {cell.episodes:,} episodes each" for cell in study.cells) or "none",
-        "dataset seeds": _seeds(study.datasets),
+        "dataset seeds": _all_seeds(study),
         "score": _score(study),
         "machine": _recorded(study, out, "device", ", "),
         "commit": _recorded(study, out, "commit", ", "),
@@ -48,9 +50,19 @@ def section(study: Study, tables: Tables, out: Path, folder: str = ".") -> str:
     return "\n".join(lines)
 
 
+def _all_seeds(study: Study) -> str:
+    """Of the study, and of the cells that have their own."""
+    own: dict[str, list[str]] = {}
+    for cell in study.cells:
+        own.setdefault(_seeds(study.seeds_of(cell)), []).append(cell.name)
+    if len(own) < 2:
+        return _seeds(study.seeds_of(study.cells[0]) if study.cells else study.datasets)
+    return "; ".join(f"{seeds} ({', '.join(names)})" for seeds, names in own.items())
+
+
 def _seeds(seeds: Sequence[int]) -> str:
     """All of them, or a range where they are many."""
-    if len(seeds) > 20 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+    if len(seeds) > 10 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
         return f"{seeds[0]} to {seeds[-1]}"
     return ", ".join(map(str, seeds)) or "none"
 
@@ -58,6 +70,8 @@ def _seeds(seeds: Sequence[int]) -> str:
 def _score(study: Study) -> str:
     if study.kind == "safe":
         return f"{study.unit}, exact"
+    if study.kind in ("certified", "rounds"):
+        return f"{study.unit}, {study.score_episodes:,} episodes; exact where the problem is finite"
     return f"{study.unit}, {study.score_episodes} episodes a checkpoint" if study.cells else "exact"
 
 
@@ -119,6 +133,10 @@ def _frames_to_show(study: Study, tables: Tables) -> list[tuple[str, pl.DataFram
     if study.kind == "safe":
         by_cell = ((cell.name, frames["summary"].filter(cell=cell.name).drop("cell")) for cell in study.cells)
         return [(name, frame) for name, frame in by_cell if len(frame)]
+    if study.kind == "certified":
+        return [("All logs", frames["summary"]), ("Every log", every_log(frames["runs"]))]
+    if study.kind == "rounds":
+        return [("Round by round", frames["summary"]), ("Every run", every_run(frames["runs"]))]
     shown = [(f"Last iterate ({study.unit})", frames["summary"])]
     if "pairs" in frames:
         shown.append(("Paired differences, first − second, with 95 % intervals", frames["pairs"]))
@@ -136,6 +154,8 @@ def _recorded(study: Study, out: Path, name: str, separator: str) -> str:
     """What the jobs' own records say, since they may come from several machines; without jobs, the manifest."""
     if study.kind == "safe":
         paths = (block.path(out).with_suffix(".json") for block in blocks(study))
+    elif study.kind in ("certified", "rounds"):
+        paths = (job.path(out) for job in jobs(study))
     else:
         paths = (records.job_path(out, *job).with_suffix(".json") for job in study.jobs())
     made_with = [json.loads(path.read_text(encoding="utf-8")).get(name) for path in paths if path.is_file()]

@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import get_args
 
 from statewise.experiments import checkpoints, exact, manifest, runner
+from statewise.experiments.certified import jobs as certified
 from statewise.experiments.duration import duration_message
 from statewise.experiments.paper import Preset, study_names
 from statewise.experiments.safe import run as safe
 from statewise.experiments.study import Study, named
 
+PROCESSES = "for safe-improvement, certified and rounds: how many share the work"
+
 
 def run(study: Study, out: Path, notify: runner.Notify, processes: int = 1) -> None:
     """Everything that a study computes; what is already done is not repeated."""
-    if study.kind == "safe":
-        safe.run(study, out, notify, processes)
+    in_parts = {"safe": safe.run, "certified": certified.run, "rounds": certified.run}
+    if study.kind in in_parts:
+        in_parts[study.kind](study, out, notify, processes)
         return
     if processes != 1:
         raise ValueError(f"processes: expected 1, since '{study.name}' runs in one process, got {processes}")
@@ -52,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--preset", choices=get_args(Preset), help="only methods with this preset")
     parser.add_argument("--methods", default="", help="only these methods, by name, separated by semicolons")
     parser.add_argument("--cells", default="", help="only these logs, by name, separated by semicolons")
-    parser.add_argument("--processes", type=int, default=1, help="for safe-improvement: how many share the work")
+    parser.add_argument("--processes", type=int, default=1, help=PROCESSES)
     options = vars(parser.parse_args(arguments))
     out, processes, began = options.pop("out"), options.pop("processes"), time.perf_counter()
 
@@ -61,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     try:
         run(requested(**options), out, notify, processes)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
 

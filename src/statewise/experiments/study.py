@@ -21,7 +21,7 @@ from statewise.experiments.safe import METHODS
 from statewise.learning.presets import preset
 from statewise.learning.settings import read_settings
 
-Kind = Literal["exact", "curves", "selection", "cells", "safe"]
+Kind = Literal["exact", "curves", "selection", "cells", "safe", "certified", "rounds"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Cell:
     lean: float = 0.0  # CartPole: how far the behaviour leans towards the balancing rule (1) or its opposite (−1)
     gain: bool = False  # scores are shares of what can be gained: 0 is the behaviour, 1 the best policy
     settings: Mapping[str, Any] = field(default_factory=dict)
+    preset: str | None = None  # of all methods on these logs; None: each method's own
+    datasets: tuple[int, ...] = ()  # seeds of these logs; (): the study's
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Study:
     reach: float | None = None  # a score: when does each run first reach it?
     pairs: tuple[tuple[str, str], ...] = ()  # methods to compare, dataset by dataset
     evaluation: tuple[int, ...] = ()  # seeds of further logs, on which checkpoints are evaluated
+    rounds: int = 1  # of deploying, logging and learning again
     most_updates: int | None = None  # per method, for quick runs
     quick: bool = False
 
@@ -79,7 +82,7 @@ class Study:
         if method.algorithm in METHODS:
             config: Any = METHODS[method.algorithm](discount=discount)
         else:
-            config = preset(method.preset, method.algorithm, discount)
+            config = preset(cell.preset or method.preset, method.algorithm, discount)
         config = changed(config, method.settings, method.name)
         known = {each.name for each in fields(config)}
         config = changed(config, {k: v for k, v in cell.settings.items() if k in known}, cell.name)
@@ -102,6 +105,10 @@ class Study:
     def datasets_of(self, method: Method) -> tuple[int, ...]:
         """The datasets that the method runs on: all of them, or the first few."""
         return self.datasets[: method.most_datasets]
+
+    def seeds_of(self, cell: Cell) -> tuple[int, ...]:
+        """The seeds of the cell's logs."""
+        return cell.datasets or self.datasets
 
     def restricted(self, *, methods: Sequence[str] = (), cells: Sequence[str] = (), group: Preset | None = None):
         """The same study with some of its methods and cells."""
@@ -141,12 +148,19 @@ def _study(name: str, table: Any, quick: bool) -> Study:
     if not isinstance(table, Mapping):
         raise ValueError(f"{name}: expected a table of settings, got {table!r}")
     small = table.get("quick", {})
-    whole = {key: value for key, value in table.items() if key != "quick"}
-    if isinstance(whole.get("datasets"), str):
-        whole["datasets"] = _range(whole["datasets"], f"{name}.datasets")
+    whole = _with_ranges({key: value for key, value in table.items() if key != "quick"}, name)
+    if isinstance(whole.get("cells"), list):
+        whole["cells"] = [_with_ranges(cell, f"{name}.cells[{i}]") for i, cell in enumerate(whole["cells"])]
     study = decode(Study, {**whole, "name": name}, name)
     _check(study)
     return _small(study, small) if quick else study
+
+
+def _with_ranges(table: Any, where: str) -> Any:
+    """A table whose seeds are listed, where it says them as a range."""
+    if not isinstance(table, Mapping) or not isinstance(table.get("datasets"), str):
+        return table
+    return {**table, "datasets": _range(table["datasets"], f"{where}.datasets")}
 
 
 def _range(text: str, where: str) -> list[int]:
@@ -173,6 +187,9 @@ def _small(study: Study, changes: Mapping[str, Any]) -> Study:
                 for m in study.methods
             ),
         )
+    if "datasets" in changes:  # as many of those that are a cell's own
+        count = len(changes["datasets"])
+        study = replace(study, cells=tuple(replace(cell, datasets=cell.datasets[:count]) for cell in study.cells))
     if every is not None:
         shorter = tuple(m if m.every is None else replace(m, every=min(m.every, every)) for m in study.methods)
         study = replace(study, every=every, methods=shorter)
@@ -187,13 +204,16 @@ def _check(study: Study) -> None:
     for pair in study.pairs:
         if not set(pair) <= set(names):
             raise ValueError(f"{study.name}.pairs: expected two of its methods ({', '.join(names)}), got {list(pair)}")
+    of_logs = study.kind in ("certified", "rounds")
     for cell in study.cells:
+        if cell.datasets and not of_logs:
+            raise ValueError(f"{study.name}, cell {cell.name}: only studies of certified logs have seeds for each cell")
         if cell.lean != 0 and cell.domain != "cartpole":
             raise ValueError(f"{study.name}, cell {cell.name}: only CartPole's behaviour can lean")
         source = DOMAINS[cell.domain]
         if study.kind == "safe" and not isinstance(source, Exact | Family):
             raise ValueError(f"{study.name}, cell {cell.name}: expected a finite problem, got '{cell.domain}'")
-        comparable = study.kind == "safe" or (cell.gain and study.kind in ("curves", "cells"))
+        comparable = study.kind == "safe" or of_logs or (cell.gain and study.kind in ("curves", "cells"))
         if isinstance(source, Family) and not comparable:
             raise ValueError(
                 f"{study.name}, cell {cell.name}: every seed of '{cell.domain}' is another problem; use kind = 'safe', "

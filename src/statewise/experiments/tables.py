@@ -12,6 +12,7 @@ import polars as pl
 
 from statewise.base.files import written_whole
 from statewise.experiments import records
+from statewise.experiments.certified import tables as certified
 from statewise.experiments.paired import difference
 from statewise.experiments.safe.tables import run_table, summary_table
 from statewise.experiments.selection_tables import checkpoint_table, selection_table
@@ -33,6 +34,8 @@ def tables_of(study: Study, out: Path) -> Tables:
         return Tables(_exact(out), 0)
     if study.kind == "safe":
         return _safe(study, out)
+    if study.kind in ("certified", "rounds"):
+        return _certified(study, out)
     jobs = {}
     for cell, method, seed in study.jobs():
         path = records.job_path(out, cell, method, seed)
@@ -177,6 +180,14 @@ def _safe(study: Study, out: Path) -> Tables:
     if len(runs) == 0:
         raise RunError(f"{out}: it has no finished block of '{study.name}'")
     return Tables({"runs": runs, "summary": summary_table(study, runs)}, len(list(study.jobs())) - len(runs))
+
+
+def _certified(study: Study, out: Path) -> Tables:
+    runs, missing = certified.run_table(study, out)
+    if len(runs) == 0:
+        raise RunError(f"{out}: it has no finished job of '{study.name}'")
+    summary = certified.round_summary if study.kind == "rounds" else certified.log_summary
+    return Tables({"runs": runs, "summary": summary(study, runs)}, missing)
 
 
 def _exact(out: Path) -> dict[str, pl.DataFrame]:

@@ -1,6 +1,7 @@
 """Each method of the literature against a plain loop or an exact case, and all of them against published numbers."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from statewise.domains.collect import collect_tabular
 from statewise.domains.random_mdp import problem
 from statewise.domains.source import Exact
 from statewise.domains.tabular import TabularMDP
+from statewise.experiments.certified.answer import Answer
 from statewise.experiments.safe import METHODS
 from statewise.experiments.safe.basic_rl import BasicRL
 from statewise.experiments.safe.duipi import DUIPI, propagated, towards
@@ -231,16 +233,17 @@ def test_our_own_method_sees_the_log_alone_and_may_keep_the_behaviour(monkeypatc
 
     asked = []
 
-    def deciding(answer):
-        def certified(log, seed, discount, training):
-            asked.append((log.fingerprint, seed, discount))
-            return answer
+    def deciding(policy):
+        def answered(logs, settings, *, discount, training, seed):
+            (log,) = logs
+            asked.append((log.fingerprint, seed, discount, *(config.discount for config in settings.values())))
+            return Answer(SimpleNamespace(policy=policy), 0.0, 0.0)  # pyright: ignore[reportArgumentType]
 
-        return certified
+        return answered
 
-    monkeypatch.setattr("statewise.experiments.safe.certified.certified", deciding(Fixed()))
+    monkeypatch.setattr("statewise.experiments.safe.certified.answer", deciding(Fixed()))
     method, log = METHODS["certified"](discount=0.9), log_of(12, seed=4)
     np.testing.assert_array_equal(method(log), np.roll(np.eye(STATES)[:, :ACTIONS], 1, axis=1))
-    monkeypatch.setattr("statewise.experiments.safe.certified.certified", deciding(None))
+    monkeypatch.setattr("statewise.experiments.safe.certified.answer", deciding(None))
     assert method(log) is None
-    assert asked == [(log.dataset.fingerprint, 4, 0.9)] * 2
+    assert asked == [(log.dataset.fingerprint, 4, 0.9, 0.9, 0.9)] * 2

@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from statewise.algorithms.cql import CQL
 from statewise.algorithms.opposd import OPPOSD
-from statewise.data.dataset import Dataset
 from statewise.domains.tabular import Policy
+from statewise.experiments.certified.answer import answer
 from statewise.experiments.safe.finite_log import FiniteLog
-from statewise.learning.fit import fit
-from statewise.ope.certify import certify
-from statewise.policies.simple import constants
 
 
 @dataclass(frozen=True)
 class Certified:
-    """`certified`, which sees the log alone, as a method of this benchmark."""
+    """What `improve` would deploy, which sees the log alone, as a method of this benchmark."""
 
     discount: float = 0.95
     training: float = 0.5
 
     def __call__(self, log: FiniteLog) -> Policy | None:
-        policy = certified(log.dataset, log.seed, self.discount, self.training)
+        settings = {"opposd": OPPOSD(discount=self.discount), "cql": CQL(discount=self.discount)}
+        found = answer((log.dataset,), settings, discount=self.discount, training=self.training, seed=log.seed)
+        policy = found.certificate.policy
         return None if policy is None else policy.probabilities(log.seen)
-
-
-def certified(log: Dataset, seed: int, discount: float, training: float) -> Any | None:
-    """A policy that may be deployed, or None: keep what is done today."""
-    learning, held_out = log.split(training, seed=seed)
-    rules = constants(learning)
-    return certify(
-        {**learned(learning, seed, discount), **rules},
-        held_out,
-        learning=learning,
-        simple=rules,
-        discount=discount,
-        seed=seed,
-        part=1 - training,
-    ).policy
-
-
-def learned(learning: Dataset, seed: int, discount: float) -> dict[str, Any]:
-    """What each algorithm learns from these episodes, by name."""
-    settings = {"opposd": OPPOSD(discount=discount), "cql": CQL(discount=discount)}
-    return {name: fit(learning, config, seeds=[seed]).policies[0] for name, config in settings.items()}

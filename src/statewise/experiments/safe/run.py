@@ -9,13 +9,10 @@ A block that is done is not run again. Nothing here needs more than the learning
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import lru_cache, partial
 from itertools import groupby
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +24,7 @@ from statewise.domains import DOMAINS
 from statewise.domains.source import Exact, Family
 from statewise.domains.tabular import Policy
 from statewise.experiments import manifest, provenance, records
+from statewise.experiments.processes import side_by_side
 from statewise.experiments.runner import Learner, identity
 from statewise.experiments.safe import METHODS
 from statewise.experiments.safe.finite_log import FiniteLog
@@ -36,12 +34,6 @@ from statewise.learning.fit import prepare
 from statewise.learning.runs import RunError
 
 TABULAR_BLOCK, LEARNING_BLOCK = 50, 10  # logs; those of a learner are stacked, and share a compiled program
-# One thread each: the processes share the cores among them
-SINGLE_THREADED = {
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-}
 
 
 class Block(NamedTuple):
@@ -73,17 +65,14 @@ def run(study: Study, out: Path, notify: Callable[[str], None], processes: int =
         for number, (block, (arrays, seconds)) in enumerate(zip(left, solved, strict=True), start=1):
             notify(f"{number} of {len(left)}: {_write(block, arrays, seconds, out)}")
     elif left:
-        os.environ.update({name: os.environ.get(name, value) for name, value in SINGLE_THREADED.items()})
         same_logs = [list(group) for _, group in groupby(left, key=lambda block: (block.cell.name, block.seeds))]
-        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            running = [pool.submit(_run_blocks, study, group, out) for group in same_logs]
-            for finished in as_completed(running):
-                for line in finished.result():
-                    notify(line)
+        for lines in side_by_side(partial(_run_blocks, study, out), same_logs, processes):
+            for line in lines:
+                notify(line)
     manifest.write(out, study)
 
 
-def _run_blocks(study: Study, group: Sequence[Block], out: Path) -> list[str]:
+def _run_blocks(study: Study, out: Path, group: Sequence[Block]) -> list[str]:
     return [run_block(study, block, out) for block in group]
 
 

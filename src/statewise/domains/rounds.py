@@ -1,0 +1,79 @@
+"""Rounds in a world: log what is done, decide by all logs so far, do what was decided, and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from statewise.data.concat import concat
+from statewise.data.dataset import Dataset
+from statewise.domains.behaviours import as_act
+from statewise.domains.source import Exact, Family, Source
+
+APART = 10_000  # between the seeds of two runs: their rounds have seeds of their own
+TRUTH = 7 * APART  # and from here on those by which the truth is known
+
+
+@runtime_checkable
+class Decided(Protocol):
+    """What the logs of a round lead to, such as a `Certificate`."""
+
+    @property
+    def policy(self) -> Any: ...  # to deploy; None: as before
+
+    @property
+    def goal_policy(self) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """A round, and what was done in it, is done from now on, and was learned are worth in truth."""
+
+    number: int
+    log: Dataset  # of what was done in this round
+    decided: Any
+    today: float
+    value: float
+    goal: float
+
+
+# the round's number, all logs (the newest last), and the policy that wrote the newest (None: the world's own behaviour)
+Decide = Callable[[int, tuple[Dataset, ...], Any], Decided]
+
+
+def turns(
+    source: Source, decide: Decide, *, rounds: int, episodes: int, seed: int, played: int, done: Sequence[Any] = ()
+) -> Iterator[Turn]:
+    """The rounds one after the other; where one deploys nothing, the next adds to its log.
+
+    The truth is that of `played` episodes with the same random numbers for all policies of a run, or exact. `done` are
+    the policies that earlier rounds of the same run deployed (None: nothing), which are then logged but not decided
+    again.
+    """
+    source = source.problem(seed) if isinstance(source, Family) else source
+
+    def worth(policy: Any) -> float:
+        return float(source.play([policy], played, TRUTH + seed).discounted.mean())
+
+    logs: tuple[Dataset, ...] = ()
+    today = value = None
+    unchanged = False
+    for number in range(1, rounds + 1):
+        log = source.collect(episodes, APART * seed + number, act=_acting(source, today))
+        logs = (*logs[:-1], concat([logs[-1], log])) if unchanged else (*logs, log)
+        if number <= len(done):
+            deployed = done[number - 1]
+        else:
+            value = worth(today) if value is None else value
+            decided = decide(number, logs, today)
+            deployed, before = decided.policy, value
+            value = before if deployed is None else worth(deployed)
+            yield Turn(number, logs[-1], decided, before, value, worth(decided.goal_policy))
+        unchanged = deployed is None
+        today = today if unchanged else deployed
+
+
+def _acting(source: Source, policy: Any) -> Any:
+    """The policy as the world takes it; None stays the world's own behaviour."""
+    return policy if policy is None or isinstance(source, Exact) else as_act(policy)
