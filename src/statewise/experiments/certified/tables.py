@@ -87,7 +87,7 @@ def log_summary(study: Study, runs: pl.DataFrame) -> pl.DataFrame:
                 "share_of_the_possible_gain": share(own),
                 "learning_s": _mean(own["learning_s"]),
                 "certifying_s": _mean(own["certifying_s"]),
-                "certifying_per_learning": float(own["certifying_s"].sum() / own["learning_s"].sum()),
+                "certifying_per_learning": _mean(own["certifying_s"]) / _mean(own["learning_s"]),
             }
         )
     return pl.DataFrame(rows, infer_schema_length=None)
