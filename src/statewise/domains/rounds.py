@@ -56,17 +56,17 @@ def turns(
     def worth(policy: Any) -> float:
         return float(source.play([policy], played, TRUTH + seed).discounted.mean())
 
-    logs: tuple[Dataset, ...] = ()
+    logs: list[Dataset] = []
     today = value = None
     unchanged = False
     for number in range(1, rounds + 1):
         log = source.collect(episodes, APART * seed + number, act=_acting(source, today))
-        logs = (*logs[:-1], concat([logs[-1], log])) if unchanged else (*logs, log)
+        logs.append(concat([logs.pop(), log]) if unchanged else log)
         if number <= len(done):
             deployed = done[number - 1]
         else:
             value = worth(today) if value is None else value
-            decided = decide(number, logs, today)
+            decided = decide(number, tuple(logs), today)
             deployed, before = decided.policy, value
             value = before if deployed is None else worth(deployed)
             yield Turn(number, logs[-1], decided, before, value, worth(decided.goal_policy))
