@@ -36,19 +36,21 @@ def one(cell: str, seed: int) -> dict[str, Any]:
     from statewise.domains import DOMAINS
     from statewise.domains.source import Family
     from statewise.experiments.safe.certified import learned
+    from statewise.ope.certify import learning_part
     from statewise.policies.simple import constants
 
     domain, episodes, _ = CELLS[cell]
     source = DOMAINS[domain]
     source = source.problem(seed) if isinstance(source, Family) else source
     log = source.collect(episodes, seed)
-    learning, judging = log.split(0.5, seed=0)
+    part = learning_part(log)
+    learning, judging = log.split(part, seed=0)
     began = time.perf_counter()
     policies = learned(learning, 0, source.discount)
     fitted = time.perf_counter()
     rules = constants(learning)
     found = sw.certify(
-        {**policies, **rules}, judging, learning=learning, simple=rules, discount=source.discount, part=0.5
+        {**policies, **rules}, judging, learning=learning, simple=rules, discount=source.discount, part=1 - part
     )
     certified = time.perf_counter()
 

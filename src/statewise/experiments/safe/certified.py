@@ -11,7 +11,7 @@ from statewise.data.dataset import Dataset
 from statewise.domains.tabular import Policy
 from statewise.experiments.safe.finite_log import FiniteLog
 from statewise.learning.fit import fit
-from statewise.ope.certify import certify
+from statewise.ope.certify import certify, learning_part
 from statewise.policies.simple import constants
 
 
@@ -20,16 +20,17 @@ class Certified:
     """`certified`, which sees the log alone, as a method of this benchmark."""
 
     discount: float = 0.95
-    training: float = 0.5
+    training: float | None = None  # share of the episodes to learn from; None: as `improve` does
 
     def __call__(self, log: FiniteLog) -> Policy | None:
         policy = certified(log.dataset, log.seed, self.discount, self.training)
         return None if policy is None else policy.probabilities(log.seen)
 
 
-def certified(log: Dataset, seed: int, discount: float, training: float) -> Any | None:
+def certified(log: Dataset, seed: int, discount: float, training: float | None = None) -> Any | None:
     """A policy that may be deployed, or None: keep what is done today."""
-    learning, held_out = log.split(training, seed=seed)
+    part = learning_part(log) if training is None else training
+    learning, held_out = log.split(part, seed=seed)
     rules = constants(learning)
     return certify(
         {**learned(learning, seed, discount), **rules},
@@ -38,7 +39,7 @@ def certified(log: Dataset, seed: int, discount: float, training: float) -> Any 
         simple=rules,
         discount=discount,
         seed=seed,
-        part=1 - training,
+        part=1 - part,
     ).policy
 
 
