@@ -34,7 +34,7 @@ from statewise.learning.fit import Progress, fit, settled
 from statewise.learning.runs import RunFolder
 from statewise.learning.today import model_of_today
 from statewise.learning.trackers.parquet import write_metrics
-from statewise.ope.certify import Certificate, certify
+from statewise.ope.certify import Certificate, certify, learning_part
 from statewise.ope.next_log import NextLog
 from statewise.ope.subgroups import named_columns
 from statewise.plan import Plan
@@ -47,7 +47,6 @@ from statewise.report.content import ReportContent
 from statewise.report.decision import from_certificate
 from statewise.report.folder import REPORT, curves_of, write_report
 
-LEARNING_PART = 0.5  # of the episodes (of the newest log, where there are several); the others judge
 FEWEST = 15  # episodes or units: fewer leave too few to judge by
 LEARNING = 0.8  # the share of a time budget for learning
 FIRST = 2 / 3  # of that, the share of the first algorithm
@@ -247,7 +246,7 @@ def _parts(log: Dataset, plan: Plan) -> tuple[Dataset, ...]:
             f"the log has {groups} {kind}{'' if groups == 1 else 's'}: it needs at least {FEWEST}, so that training "
             f"and evaluation use separate {kind}s, and a few hundred for an answer"
         )
-    return log.split(LEARNING_PART, seed=plan.seed)
+    return log.split(learning_part(log), seed=plan.seed)
 
 
 def _with_propensities(part: Dataset, plan: Plan, progress: OnStage) -> Dataset:

@@ -12,7 +12,7 @@ from statewise.domains.tabular import TabularMDP
 from statewise.ope import linear_critic
 from statewise.ope import prepared as prepared_module
 from statewise.ope.evaluate import evaluate_all, prepare
-from statewise.ope.linear_critic import RIDGE, cross_fitted, moved_by, state_values
+from statewise.ope.linear_critic import PRIOR, cross_fitted, moved_by, state_values
 from statewise.ope.prepared import Case
 from statewise.parts.ratio_closed_form import ClosedForm
 
@@ -184,8 +184,9 @@ def fitted(case, rewards, count, held_out):
     theta = []
     for a in range(data.action_count):
         taken = [i for i in rows if data.actions[i] == a]
-        gram = phi[taken].T @ (omega[taken, None] * phi[taken]) + RIDGE * np.eye(rank)
-        theta.append(np.linalg.solve(gram, phi[taken].T @ (omega[taken] * (rewards[taken] + ahead[taken] @ q))))
+        gram = phi[taken].T @ (omega[taken, None] * phi[taken]) + PRIOR * rank / len(data) * np.eye(rank)
+        beyond = rewards[taken] + (ahead[taken] - phi[taken]) @ q
+        theta.append(q + np.linalg.solve(gram, phi[taken].T @ (omega[taken] * beyond)))
     return q, np.stack(theta, axis=1), phi
 
 

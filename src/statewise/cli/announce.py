@@ -13,7 +13,8 @@ from statewise.algorithms import name_of
 from statewise.data.dataset import Dataset
 from statewise.data.discount import suggested
 from statewise.data.horizon import sentence
-from statewise.improvement import LEARNING_PART, Plan
+from statewise.ope.certify import learning_part
+from statewise.plan import Plan
 
 
 def announce(console: Console, logs: Sequence[Dataset], settings: Any, plan: Plan) -> None:
@@ -29,7 +30,7 @@ def announcement(logs: Sequence[Dataset], settings: Any, plan: Plan) -> list[str
     beside = [one if isinstance(one, str) else name_of(one) for one in plan.beside]
     names = list(dict.fromkeys([name_of(settings), *beside]))
     groups = int(newest.groups.max()) + 1
-    learning, kind = int(np.rint(LEARNING_PART * groups)), "episodes" if newest.units is None else "units"
+    learning, kind = int(np.rint(learning_part(newest) * groups)), "episodes" if newest.units is None else "units"
     older = f", and {sum(log.episodes for log in logs[:-1]):,} episodes of older logs" if len(logs) > 1 else ""
     estimated = "; the probabilities of actions are estimated" if newest.propensities is None else ""
     return [

@@ -36,6 +36,8 @@ from statewise.policies.probabilities import probabilities_of
 COMFORTABLE = 0.975  # chance with which a first step passes, from which on the level may be shared
 CLOSE = 0.05  # of the greatest promise: a candidate that is preferred may promise so much less
 ORDERING = 1 / 3  # of the episodes, to model what is done today and to choose the order, where no others are given
+LEARNING = (0.3, 0.5)  # the least and the greatest share of a log to learn from
+JUDGES = 15  # episodes or units that should be left to judge: nothing is identified by fewer than ten effective ones
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -183,6 +185,12 @@ def certify(
         beside={name: one.steps for name, one in walks.items() if name != found.candidate},
         judged=judged,
     )
+
+
+def learning_part(log: Dataset) -> float:
+    """The share of a log to learn from while the rest judges: half, or less where too few would be left to judge."""
+    groups = int(log.groups.max()) + 1
+    return float(np.clip(1 - JUDGES / groups, *LEARNING))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,9 @@
 """Linear critics in the state ratio's own features: V̂ by one solve, Q̂ by one regression for each action.
 
 V̂ = qᵀφ with Σᵢ ωᵢ ρᵢ φᵢ (φᵢ − γcᵢ φ'ᵢ)ᵀ q = Σᵢ ωᵢ ρᵢ rᵢ φᵢ (least-squares temporal differences), and
-Q̂(·,a) = the ridge regression of r + γcV̂(s') on φ over the rows where a was taken. ρ weighs whole differences: a mean of
-1.01 instead of 1 would, before γφ' alone, be worth 0.01/(1 − γ) of all value.
+Q̂(·,a) = V̂ + the ridge regression of r + γcV̂(s') − V̂(s) on φ over the rows where a was taken: where the log says little
+of an action, it counts as being worth what the others are. ρ weighs whole differences: a mean of 1.01 instead of 1
+would, before γφ' alone, be worth 0.01/(1 − γ) of all value.
 
 Every fold of episodes is judged by the critic of the others. What each episode does to those critics, and through them
 to an estimate, is known to first order: `moved_by` follows the derivative backwards through both regressions.
@@ -22,7 +23,10 @@ from statewise.ope.prepared import Case, Prepared
 from statewise.ope.rows import Sums, Weights
 from statewise.parts.ratio_closed_form import FOLDS
 
-RIDGE = 1e-4  # of features with second moment 1
+# The ridge is PRIOR · rank/rows, of features with second moment 1: so much as if, before a row was seen, what an action
+# is worth beyond the others had the variance of a row's noise. On CartPole, steps towards learned policies have half
+# the standard error that they have with a hundredth of it, and estimates are as right.
+PRIOR = 1.0
 # Of the normal equations, which have the squares of 1 − γP: what changes slowly, as health does, has little there, and
 # a penalty fit for w takes it for noise. On HIV this is the difference between values 70 % too low and 11 % off.
 SLOW = 1e-6
@@ -80,7 +84,7 @@ def _cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
     ]
     targets = _targets(case, rewards, np.stack([one.value for one in differences], axis=1))
     fits = [
-        Fit(one, inverses, np.einsum("ars,sa->ra", inverses, target))
+        Fit(one, inverses, one.value[:, None] + np.einsum("ars,sa->ra", inverses, target))
         for one, inverses, target in zip(differences, _inverses(log), targets, strict=True)
     ]
     lifted, bounds = [equations.rows.lifted(fit.weights) for fit in fits], _bounds(case, rewards)
@@ -101,16 +105,17 @@ def _cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
 def _targets(
     case: Case, rewards: Float[np.ndarray, " steps"], values: Float[np.ndarray, "rank folds"]
 ) -> Float[np.ndarray, "folds rank actions"]:
-    """Σ ω φ (r + γcV̂(s')) over the rows of each action, with the V̂ of every fold and over all rows but its own."""
+    """Σ ω φ (r + γcV̂(s') − V̂(s)) over the rows of each action, with the V̂ of every fold and all rows but its own."""
     equations, data = case.prepared.horizon_equations, case.prepared.dataset
     rows, actions, taken = equations.rows, data.action_count, data.actions
     lifted = rows.lifted(values)
 
     def weigh(block: Block) -> Float[np.ndarray, "n columns"]:
         at = equations.order[block.part]
-        ahead = equations.onward(block)[:, None] * block.after(rows.times_in(block, lifted))
+        here = rows.times_in(block, lifted)
+        gained = equations.onward(block)[:, None] * block.after(here) - here
         out = np.zeros((len(at), FOLDS, actions))
-        out[np.arange(len(at)), :, taken[at]] = equations.weight[block.part, None] * (rewards[at, None] + ahead)
+        out[np.arange(len(at)), :, taken[at]] = equations.weight[block.part, None] * (rewards[at, None] + gained)
         return (out * _outside(block)[:, None]).reshape(len(at), -1)
 
     sums = rows.sums(weigh).sum(axis=0)
@@ -123,7 +128,7 @@ def moved_by(
     """What each episode moves V = mean V̂(s₀) + Σᵢ carriedᵢ (rᵢ + γcV̂(s'ᵢ) − Q̂(sᵢ,aᵢ)) by through the critics.
 
     With h_a = dV/dθ_a and z_a = gram_a⁻¹ h_a, a row adds ω zᵀφ (r + γcV̂' − Q̂) through Q̂'s regression. Through q, which
-    has its targets: with ξ = Σ ω γc (zᵀφ) φ', u = (GᵀG + κI)⁻¹ξ and e = b − Gq, it adds
+    is part of Q̂ and of its targets: with ξ = Σ_a h_a + Σ ω (zᵀφ) (γcφ' − φ), u = (GᵀG + κI)⁻¹ξ and e = b − Gq, it adds
     ωρ [(φᵀe) (φ − γcφ')ᵀu + (φᵀGu) (r + γcφ'ᵀq − φᵀq)].
     """
     log, equations = case.prepared, case.prepared.horizon_equations
@@ -144,15 +149,16 @@ def moved_by(
             left = _outside(block) * equations.weight[block.part, None] * pairs[:, 0]
             wanted = rewards[at, None] + onward * block.after(given[:, -FOLDS:])
             added.append(block.by_episode(left * (wanted - pairs[:, 1])))
-            xi.add(block, block.handed_on(onward * left))
+            xi.add(block, block.handed_on(onward * left) - left)
         return np.concatenate(added), xi.of_fold()
 
     chunks = [(fold, *both) for fold, both in equations.blocks.chunks(through_regressions)]
     added = np.concatenate([one for _, one, _ in chunks])
     for_rows = []
-    for fit, column in zip(critic.fits, rows.by_fold((f, xi) for f, _, xi in chunks).sum(axis=0).T, strict=True):
+    through_targets = rows.by_fold((f, xi) for f, _, xi in chunks).sum(axis=0).T
+    for fit, column, h in zip(critic.fits, through_targets, slopes, strict=True):
         solved, matrix = fit.differences, fit.differences.matrix
-        u = np.linalg.solve(solved.normal, column)
+        u = np.linalg.solve(solved.normal, column + h.sum(axis=1))
         for_rows.append(np.stack([solved.earned - matrix @ solved.value, matrix @ u, u, solved.value]))
     differences = rows.lifted(np.stack(for_rows, axis=1).reshape(4 * FOLDS, -1).T)
 
@@ -235,6 +241,7 @@ def _inverses(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
 
     def compute() -> Float[np.ndarray, "folds actions rank rank"]:
         grams = equations.rows.moments(weigh, data.action_count)[:, :, 0]
-        return np.linalg.inv(grams.sum(axis=0) - grams + RIDGE * np.eye(equations.rows.rank))
+        rank = equations.rows.rank
+        return np.linalg.inv(grams.sum(axis=0) - grams + PRIOR * rank / len(data) * np.eye(rank))
 
     return log.remembered("regressions", compute)

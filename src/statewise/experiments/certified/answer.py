@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from statewise.data.concat import concat
 from statewise.data.dataset import Dataset
 from statewise.learning.fit import fit
-from statewise.ope.certify import Certificate, certify
+from statewise.ope.certify import Certificate, certify, learning_part
 from statewise.policies.simple import constants
 
 
@@ -27,15 +27,16 @@ def answer(
     *,
     discount: float,
     today: Any = None,
-    training: float = 0.5,
+    training: float | None = None,
     seed: int = 0,
 ) -> Answer:
     """Learns from all logs with each of the settings, and certifies a step from the newest log's policy.
 
-    A part of the newest log is not learned from, and judges. Beside what was learned compete the rules that always take
-    one action.
+    A part of the newest log is not learned from, and judges: all but the share `training` of its episodes (None: as
+    `improve` does). Beside what was learned compete the rules that always take one action.
     """
-    learning, judging = logs[-1].split(training, seed=seed)
+    part = learning_part(logs[-1]) if training is None else training
+    learning, judging = logs[-1].split(part, seed=seed)
     everything = concat([*logs[:-1], learning]) if len(logs) > 1 else learning
     began = time.perf_counter()
     learned = {name: fit(everything, config, seeds=[seed]).policies[0] for name, config in settings.items()}
@@ -49,6 +50,6 @@ def answer(
         today=today,
         discount=discount,
         seed=seed,
-        part=1 - training,
+        part=1 - part,
     )
     return Answer(certificate, fitted - began, time.perf_counter() - fitted)

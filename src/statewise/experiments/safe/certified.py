@@ -16,7 +16,7 @@ class Certified:
     """What `improve` would deploy, which sees the log alone, as a method of this benchmark."""
 
     discount: float = 0.95
-    training: float = 0.5
+    training: float | None = None  # share of the episodes to learn from; None: as `improve` does
 
     def __call__(self, log: FiniteLog) -> Policy | None:
         settings = {"opposd": OPPOSD(discount=self.discount), "cql": CQL(discount=self.discount)}
