@@ -102,28 +102,27 @@ class Measurement:
 
 def measured(evidence: Evidence) -> tuple[Measurement, ...]:
     """Every measure that applies, in the order of the list; of the gain, where there is one, and else of the value."""
-    results = []
-    for name, measure in MEASURES.items():
-        if (measure.of == "gain") != (evidence.gain is not None) or not measure.applies(evidence):
-            continue
-        value = measure.value(evidence)
-        outcome = measure.outcome(value)
-        sentence = measure.missing if outcome == "not made" else measure.sentence(evidence)
-        remedy = measure.remedy if outcome == "bad" else ""
-        results.append(
-            Measurement(
-                name,
-                measure.title,
-                outcome,
-                sentence,
-                measure.meaning,
-                value,
-                measure.bounds,
-                remedy,
-                measure.allowed_for,
-            )
-        )
-    return worst_first(results)
+    return worst_first(
+        _measurement(name, measure, evidence)
+        for name, measure in MEASURES.items()
+        if (measure.of == "gain") == (evidence.gain is not None) and measure.applies(evidence)
+    )
+
+
+def _measurement(name: str, measure: Measure, evidence: Evidence) -> Measurement:
+    value = measure.value(evidence)
+    outcome = measure.outcome(value)
+    return Measurement(
+        name,
+        measure.title,
+        outcome,
+        measure.missing if outcome == "not made" else measure.sentence(evidence),
+        measure.meaning,
+        value,
+        measure.bounds,
+        measure.remedy if outcome == "bad" else "",
+        measure.allowed_for,
+    )
 
 
 def of_the_gain(results: Iterable[Measurement], evidence: Evidence) -> tuple[Measurement, ...]:
@@ -133,16 +132,9 @@ def of_the_gain(results: Iterable[Measurement], evidence: Evidence) -> tuple[Mea
     own = evidence.gain
     support = replace(evidence.support, unseen=own.unseen, imbalance=own.imbalance, unsupported=untried)
     gain = evidence._replace(estimate=own, support=support)
-    again = {name: MEASURES[name] for name in OF_GAIN}
-
-    def measured_again(one: Measurement) -> Measurement:
-        if one.name not in again:
-            return one
-        value = again[one.name].value(gain)
-        outcome = again[one.name].outcome(value)
-        return replace(one, outcome=outcome, value=value, sentence=again[one.name].sentence(gain))
-
-    return worst_first(map(measured_again, results))
+    return worst_first(
+        _measurement(one.name, MEASURES[one.name], gain) if one.name in OF_GAIN else one for one in results
+    )
 
 
 def _share_of_change(evidence: Evidence) -> float | None:
@@ -163,7 +155,8 @@ def worst_first(results: Iterable[Measurement]) -> tuple[Measurement, ...]:
     return tuple(sorted(results, key=lambda result: OUTCOMES.index(result.outcome)))
 
 
-# which depend on what an estimate is compared with
+# Which depend on what an estimate is compared with. Agreement does not: that of gains alone misses what observations
+# hide on half of the logs of the worlds `history` and `hidden-counter`, where a small step is walked.
 OF_GAIN = ("tried-actions", "visited-states", "unseen-situations", "known-error")
 HERE = "statewise.ope.measures"
 MEASURES: Registry[Measure] = Registry(
