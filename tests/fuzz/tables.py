@@ -128,6 +128,8 @@ def understood(contents: bytes) -> dict[str, np.ndarray] | None:
     rows = [row for row in rows if any(cell not in EMPTY for cell in row.values())]
     names = {name.lower(): name for name in header}
     names |= {name: name for name in header}
+    if "r" in names:  # a usual name of the reward
+        names.setdefault("reward", names["r"])
     columns = sorted({name for name in header if name.lower().startswith("obs_")}, key=header.index)
 
     def cell(row, name):
