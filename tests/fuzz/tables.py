@@ -109,8 +109,10 @@ def number(cell: str, separator: str) -> float:
     return float(cell)
 
 
-def understood(contents: bytes) -> dict[str, np.ndarray] | None:
+def understood(contents: bytes, guessed: tuple[str, ...] = ()) -> dict[str, np.ndarray] | None:
     """What an accepted table says, by Python's own parser and plain loops; faults are exceptions.
+
+    `guessed` are the observations where no name says that it is one.
 
     A gap among a column's numbers is their median, with a column more that tells where the gaps are. None where an
     observation is no number, since then words, or dates, are read by other rules.
@@ -130,7 +132,7 @@ def understood(contents: bytes) -> dict[str, np.ndarray] | None:
     names |= {name: name for name in header}
     if "r" in names:  # a usual name of the reward
         names.setdefault("reward", names["r"])
-    columns = sorted({name for name in header if name.lower().startswith("obs_")}, key=header.index)
+    columns = sorted({name for name in header if name.lower().startswith("obs_")} or guessed, key=header.index)
 
     def cell(row, name):
         return row[names[name]]
@@ -193,7 +195,7 @@ def check_text(rng: np.random.Generator, folder: Path) -> str:
         return "refused"
     if dataset.has_action_words:
         return "read"  # by other rules; `tests/data/test_words.py`
-    told = understood(contents)
+    told = understood(contents, dataset.schema.columns.observations or ())
     if told is None:
         assert any(code.kind != "number" for code in dataset.schema.codes), contents
         return "read"  # by other rules, too
