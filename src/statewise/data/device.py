@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from statewise.base.column import Column, like, parts_of
+from statewise.base.column import goes_to_file, parts_of, to_draw_from
 from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
 from statewise.data.sampling import RowSampler, random_below, row_sampler
@@ -199,19 +199,28 @@ def row_table(dataset: Dataset, propensities: bool = True) -> RowTable:
         "last": ends,
         "terminated": terminated,
     }
-    features = dataset.observations.shape[1]
+    features, following = dataset.observations.shape[1], after_last(dataset)
     width = 2 * features + len(SCALARS) + (dataset.action_count if dataset.legal is not None else 0)
-    in_files = isinstance(dataset.rewards, Column)
-    table = like(dataset.rewards, (steps, width), np.float32) if in_files else _aligned(steps, width)
-    for part in parts_of(steps):
-        rows, until = table[part], min(part.stop, steps - 1) - part.start
-        rows[:, :features] = dataset.observations[part]
-        rows[:until, features : 2 * features] = dataset.observations[part.start + 1 : part.start + 1 + until]
+
+    def fill(lines: Float[np.ndarray, "part width"], part: slice) -> Float[np.ndarray, "part width"]:
+        until = min(part.stop, steps - 1) - part.start
+        lines[:, :features] = dataset.observations[part]
+        lines[:until, features : 2 * features] = dataset.observations[part.start + 1 : part.start + 1 + until]
+        ended = slice(*np.searchsorted(last, (part.start, part.stop)))
+        lines[last[ended] - part.start, features : 2 * features] = following[ended]
         for j, name in enumerate(SCALARS):
-            rows[:, 2 * features + j] = scalars[name][part] if np.ndim(scalars[name]) else scalars[name]
+            lines[:, 2 * features + j] = scalars[name][part] if np.ndim(scalars[name]) else scalars[name]
         if dataset.legal is not None:
-            rows[:, 2 * features + len(SCALARS) :] = dataset.legal[part]
-    table[last, features : 2 * features] = after_last(dataset)
+            lines[:, 2 * features + len(SCALARS) :] = dataset.legal[part]
+        return lines
+
+    if goes_to_file(dataset.rewards, steps):
+        blocks = (fill(np.empty((part.stop - part.start, width), np.float32), part) for part in parts_of(steps))
+        table = to_draw_from(blocks, (steps, width), np.float32, beside=dataset.rewards)
+    else:
+        table = _aligned(steps, width)
+        for part in parts_of(steps):
+            fill(table[part], part)
     # on a CPU this is no copy: what is drawn from a log in files is read from the disk
     return RowTable(jax.device_put(table), features, dataset.legal is not None, has_clock(dataset))
 
