@@ -43,6 +43,15 @@ def test_it_finds_what_actions_earn():
     assert (found < means + 0.1).all()
 
 
+@pytest.mark.parametrize("block", [1000, 1300])
+def test_blocks_of_a_long_log_are_summed(block, monkeypatch):
+    scaled, _ = view_of(decisions()[0])
+    expected = reward_model.expected_rewards(scaled)
+    monkeypatch.setattr(reward_model, "BLOCK", block)
+    monkeypatch.setattr(reward_model, "CHUNK", 300)
+    np.testing.assert_allclose(reward_model.expected_rewards(scaled), expected, rtol=1e-9, atol=1e-11)
+
+
 def test_ridge_is_least_squares_towards_all_actions():
     generator = np.random.default_rng(1)
     x, r, action = generator.normal(size=(60, 3)), generator.normal(size=60), np.repeat([0, 1], 30)

@@ -80,6 +80,8 @@ class Column(np.ndarray):
             chosen = int(np.count_nonzero(index)) if index.dtype == bool else len(index)
             if chosen >= LONG:
                 return _chosen(plain, index, chosen, self)
+            if chosen > PART and index.dtype != bool:
+                return _gathered(plain, index)
         found = plain[tuple(_plain(one) for one in index) if isinstance(index, tuple) else index]
         is_long = isinstance(found, np.ndarray) and found.ndim > 0 and len(found) >= LONG
         return _as_column(found, self) if is_long else found
@@ -307,4 +309,13 @@ def _chosen(plain: np.ndarray, index: np.ndarray, chosen: int, beside: Column) -
         rows = plain[part][index[part]] if index.dtype == bool else plain[index[part]]
         _plain(made)[first : first + len(rows)] = rows
         first += len(rows)
+    return made
+
+
+def _gathered(plain: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Rows in memory; in order, those of a part are of a stretch of the file, which need not stay."""
+    made = np.empty((len(index), *plain.shape[1:]), plain.dtype)
+    for part in parts_of(len(index)):
+        made[part] = plain[index[part]]
+        release()
     return made

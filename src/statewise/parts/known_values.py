@@ -18,10 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from statewise.base.column import parts_of
 from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
-from statewise.data.device import DeviceLog, KnownStates, row_table
-from statewise.data.states import few_states, places_of
+from statewise.data.device import DeviceLog, KnownStates, Lines
+from statewise.data.states import PART, few_states, places_of
 from statewise.ops.networks import Network
 from statewise.parts import reward_model
 from statewise.parts.policy import log_policy
@@ -96,21 +97,25 @@ def _counted(dataset: Dataset) -> KnownStates | None:
     if few is None or len(few.states) ** 2 * dataset.action_count > MOST_ENTRIES:
         return None
     (states, place), count, actions = few, len(few.states), dataset.action_count
-    rows = jax.device_get(row_table(dataset, propensities=False).take(jnp.arange(len(dataset))))
-    following = places_of(states, rows.next_state[:, : seen.shape[1]])
-    onward = rows.onward > 0
-    # nothing is known of a state in which no decision was logged: rows that lead there are left out
-    usable = (rows.usable > 0) & (rows.live > 0) & (~onward | (following >= 0))
-    pair = (place[usable], rows.action[usable])
-    trials, rewards, noise = (np.zeros((count, actions)) for _ in range(3))
-    np.add.at(trials, pair, 1.0)
-    np.add.at(rewards, pair, dataset.rewards[usable])
-    moves = np.zeros((count, actions, count), np.float32)
-    on = usable & onward
-    np.add.at(moves, (place[on], rows.action[on], following[on]), 1.0)
+    trials, earned, noise = (np.zeros((count, actions)) for _ in range(3))
+    moves, used, lines = np.zeros((count, actions, count), np.float32), [], Lines(dataset, propensities=False)
+    for part in parts_of(len(dataset), PART):
+        rows = jax.device_get(lines.table(lines[part]).take(jnp.arange(part.stop - part.start)))
+        following = places_of(states, rows.next_state[:, : seen.shape[1]])
+        onward = rows.onward > 0
+        # nothing is known of a state in which no decision was logged: rows that lead there are left out
+        usable = (rows.usable > 0) & (rows.live > 0) & (~onward | (following >= 0))
+        pair = (place[part][usable], rows.action[usable])
+        np.add.at(trials, pair, 1.0)
+        np.add.at(earned, pair, dataset.rewards[part][usable])
+        on = usable & onward
+        np.add.at(moves, (place[part][on], rows.action[on], following[on]), 1.0)
+        used.append(usable)
     each = np.maximum(trials, 1.0)
-    mean = rewards / each
-    np.add.at(noise, pair, (dataset.rewards[usable] - mean[pair]) ** 2)
+    mean = earned / each
+    for part, usable in zip(parts_of(len(dataset), PART), used, strict=True):
+        pair = (place[part][usable], dataset.actions[part][usable])
+        np.add.at(noise, pair, (dataset.rewards[part][usable] - mean[pair]) ** 2)
     return _on_device(
         place.astype(np.int32),
         states,
