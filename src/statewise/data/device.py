@@ -74,6 +74,7 @@ class KnownStates(eqx.Module):
     trials: Float[Array, "states actions"] | None  # how often each action was taken
     onward: Float[Array, "states actions states"] | None  # how often that led to each state, as a share of the trials
     noise: Float[Array, "states actions"] | None  # variances of rewards
+    valued: Int[Array, " valued"] | None = None  # the states of which V̂ is known; None: all
 
 
 class DeviceLog(eqx.Module):

@@ -12,6 +12,8 @@ Either way the actor follows Σ_a ∇π(a|s) Q̂(s,a) in the logged states, with
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -29,13 +31,14 @@ from statewise.parts.policy import log_policy
 
 CAUTION = 0.75  # c
 MOST_ENTRIES = 20_000_000  # of P̂
+MANY, SOME = 1 << 18, 1 << 16  # of more single decisions, V̂ is evaluated for some: nothing but a mean depends on it
 
 
 class Values(eqx.Module):
     """Q̂ and V̂ of every state for one policy, and σ̂."""
 
     actions: Float[Array, "states actions"]
-    states: Float[Array, " states"]
+    states: Float[Array, " valued"]
     deviation: Float[Array, ""]
 
     @property
@@ -48,7 +51,11 @@ def known_states(dataset: Dataset) -> KnownStates | None:
     if reward_model.single_decisions(dataset):
         rewards = reward_model.expected_rewards(dataset)
         place = np.arange(len(dataset), dtype=np.int32)
-        return _on_device(place, dataset.observations, dataset.legal, rewards, None, None, None)
+        known = _on_device(place, dataset.observations, dataset.legal, rewards, None, None, None)
+        if len(dataset) <= MANY:
+            return known
+        some = np.sort(np.random.default_rng(0).choice(len(dataset), SOME, replace=False))
+        return replace(known, valued=jnp.asarray(some, jnp.int32))
     return _counted(dataset)
 
 
@@ -56,8 +63,9 @@ def evaluate(known: KnownStates, before: object, policy: Network | None, discoun
     """Q̂ of the policy, or of the behaviour; σ̂ is that of the values `before`, if there are any."""
     deviation = before.deviation if isinstance(before, Values) else jnp.zeros(())
     if known.onward is None or known.trials is None or known.noise is None:
-        chances = _uniform(known.rewards) if policy is None else _chances(known, policy)
-        return Values(known.rewards, jnp.sum(chances * known.rewards, axis=1), deviation)
+        some = known if known.valued is None else _of_some(known, known.valued)
+        chances = _uniform(some.rewards) if policy is None else _chances(some, policy)
+        return Values(known.rewards, jnp.sum(chances * some.rewards, axis=1), deviation)
     trials = known.trials
     tried = trials > 0
     chances = trials / jnp.maximum(jnp.sum(trials, axis=1, keepdims=True), 1.0)
@@ -80,6 +88,19 @@ def evaluate(known: KnownStates, before: object, policy: Network | None, discoun
 def of_rows(values: Values, log: DeviceLog, index: Int[Array, "*batch"]) -> Float[Array, "*batch actions"]:
     assert log.known is not None
     return values.actions[log.known.place[index]]
+
+
+def of_first(values: Values, log: DeviceLog, index: Int[Array, " count"]) -> Float[Array, " count"]:
+    """V̂ of the states of these rows, or of as many that stand for them."""
+    assert log.known is not None
+    if log.known.valued is not None:
+        return values.states[index % len(values.states)]
+    return values.states[log.known.place[index]]
+
+
+def _of_some(known: KnownStates, rows: Int[Array, " some"]) -> KnownStates:
+    legal = None if known.legal is None else known.legal[rows]
+    return replace(known, states=known.states[rows], legal=legal, rewards=known.rewards[rows])
 
 
 def _chances(known: KnownStates, policy: Network) -> Float[Array, "states actions"]:
