@@ -59,7 +59,7 @@ def test_of_many_decisions_some_are_valued(monkeypatch):
     data, _ = decisions()
     monkeypatch.setattr(known_values, "MANY", 3999)
     monkeypatch.setattr(known_values, "SOME", 1000)
-    config = OffPAC(updates=2)
+    config = OffPAC(updates=2, actor=Actor(clone_steps=20, clone_batch=100, batch=500))
     log = prepare(config, data)[0].log
     assert log.known.valued.shape == (1000,)
     network = initial_network(jax.random.key(1), (2, 3), last_scale=1.0)
