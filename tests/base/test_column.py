@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from statewise.base import column
+from statewise.base import column, pages
 from statewise.base.column import Column, by_parts, from_file, in_file, like, release
 
 ROWS = 1000
@@ -55,6 +55,7 @@ SHORT_RESULTS = {
     "one": lambda x, m, i: x[5],
     "cell": lambda x, m, i: m[4, 1],
     "few": lambda x, m, i: m[PLACES[:7], 1],
+    "few rows": lambda x, m, i: m[PLACES[:300]],
     "any": lambda x, m, i: (x > 0).any(),
     "least": lambda x, m, i: m.min(axis=0),
 }
@@ -115,7 +116,7 @@ def test_files_are_closed_with_the_last_view(tmp_path):
         return len(os.listdir("/proc/self/fd"))
 
     gc.collect()
-    before, mappings = open_files(), len(column._mappings)
+    before, mappings = open_files(), len(pages._mappings)
     x, _, _ = columns(tmp_path)
     view = x[3:7]
     del x, _
@@ -123,7 +124,7 @@ def test_files_are_closed_with_the_last_view(tmp_path):
     np.testing.assert_array_equal(view, NUMBERS[3:7])
     del view
     gc.collect()
-    assert (open_files(), len(column._mappings)) == (before, mappings)
+    assert (open_files(), len(pages._mappings)) == (before, mappings)
 
 
 def test_reads_a_file(tmp_path):

@@ -82,11 +82,26 @@ def test_points_beside_decimal_commas_are_asked_about(path):
         "obs_a: '1.500' has a point where other numbers have decimal commas (line 4). Write 1,500 or 1500, whichever "
         "is meant"
     ]
+    asked = {".5": "Write ,5", "5.": "Write 5", "1.5e-5": "Write 1,5e-5 or 15e-5, whichever is meant"}
+    for cell, advice in asked.items():
+        assert faults(path, header + "\n".join([*rows[:2], f"2;0;{cell};1;1;0,25;1;q"]) + "\n") == [
+            f"obs_a: '{cell}' has a point where other numbers have decimal commas (line 4). {advice}"
+        ]
+    ordinals = [row.replace(";p", ";p;1.").replace(";q", ";q;2.") for row in rows]  # which are words
+    path.write_text(header.replace("unit", "unit;obs_day") + "\n".join(ordinals * 4) + "\n")
+    assert "obs_day" not in [one.column for one in read(path)[1].faults]
     points = [row.replace(",", ".") for row in rows]
     assert not faults(path, header + "\n".join(points) + "\n")
     assert sw.load(path).observations[:, 0].tolist() == [0.5, 1.5, 2.5]
     names = [row.replace(";p", ";3.14").replace(";q", ";2.72") for row in rows]  # those of units are no numbers
     assert not faults(path, header + "\n".join(names) + "\n")
+
+
+def test_blanks_around_decimal_commas_make_no_words(path):
+    header, rows = HEADER.replace(",", ";"), [row.replace(",", ";").replace(".", ",") for row in ROWS]
+    for blanks in ("\t", " ", "\t "):
+        path.write_text(header + "\n".join(rows).replace(";1,5", f";{blanks}1,5") + "\n")
+        assert sw.load(path).observations[:, 0].tolist() == [0.5, 1.5, 2.5]
 
 
 def test_units_that_differ_in_blanks_only_are_suspected(path):
@@ -140,6 +155,9 @@ def test_other_ends_of_lines_and_marks_out_of_place(path):
         "a carriage return in the middle of a line (line 3)" in faults(path, whole.replace("1,1,1.5", "1,1\r,1.5"))[0]
     )
     assert "a quotation mark is not closed (line 3)" in faults(path, whole.replace("1,1,1.5", '1,1,"1.5'))[0]
+    for cell in ('"1.5"0', '""1.5"0"', '""a""b"c, d"', '"1.5" '):
+        (fault,) = faults(path, whole.replace("1,1,1.5", f"1,1,{cell}"))
+        assert "a cell goes on after its closing quotation mark (line 3)" in fault
     for odd in (whole.replace("1,1,1.5", '1,1,1".5"'), whole.replace("1,1,1.5", '1,1, "1.5"')):
         assert len(faults(path, odd)) == 1
     for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32"):

@@ -17,6 +17,7 @@ from logs import make
 from statewise.data.findings import LogError
 from statewise.data.formats import ACTIONS_KEY, HORIZON_KEY
 from statewise.data.observations import read_observations
+from statewise.data.rawlog import Columns
 from statewise.data.table import read, save, to_frame
 
 HEADER = ["episode", "step", "obs_a", "obs_b", "action", "reward", "propensity", "terminated", "unit", "note"]
@@ -109,8 +110,10 @@ def number(cell: str, separator: str) -> float:
     return float(cell)
 
 
-def understood(contents: bytes) -> dict[str, np.ndarray] | None:
+def understood(contents: bytes, guessed: Columns | None = None) -> dict[str, np.ndarray] | None:
     """What an accepted table says, by Python's own parser and plain loops; faults are exceptions.
+
+    `guessed` are the columns that the program took for others: a reward called r, observations without their prefix.
 
     A gap among a column's numbers is their median, with a column more that tells where the gaps are. None where an
     observation is no number, since then words, or dates, are read by other rules.
@@ -128,7 +131,11 @@ def understood(contents: bytes) -> dict[str, np.ndarray] | None:
     rows = [row for row in rows if any(cell not in EMPTY for cell in row.values())]
     names = {name.lower(): name for name in header}
     names |= {name: name for name in header}
-    columns = sorted({name for name in header if name.lower().startswith("obs_")}, key=header.index)
+    columns = [name for name in header if name.lower().startswith("obs_")]
+    if guessed is not None:
+        columns = columns or list(guessed.observations or ())
+        for role in ("action", "reward", "propensity"):
+            names.setdefault(role, getattr(guessed, role))
 
     def cell(row, name):
         return row[names[name]]
@@ -191,7 +198,7 @@ def check_text(rng: np.random.Generator, folder: Path) -> str:
         return "refused"
     if dataset.has_action_words:
         return "read"  # by other rules; `tests/data/test_words.py`
-    told = understood(contents)
+    told = understood(contents, dataset.schema.columns)
     if told is None:
         assert any(code.kind != "number" for code in dataset.schema.codes), contents
         return "read"  # by other rules, too

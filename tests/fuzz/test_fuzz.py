@@ -18,6 +18,11 @@ def test_each_is_right_or_refused_in_a_sentence(kind, count, least, tmp_path):
     assert outcomes.count("refused") >= least
 
 
+@pytest.mark.parametrize("seed", [21209, 21301, 27711, 27959, 42410, 50758, 57214, 62421, 82409, 90245])
+def test_what_broke_once(seed, tmp_path):
+    assert tables.check(seed, tmp_path) in ("read", "refused")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("kind", "count"), [(tables, 100_000), (files, 10_000)])
 def test_each_of_many_is(kind, count, tmp_path):

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,7 +13,8 @@ from statewise.algorithms import ALGORITHMS
 from statewise.algorithms.offpac import OffPAC
 from statewise.data.horizon import Horizon
 from statewise.learning.fit import fit, prepare
-from statewise.parts import reward_model
+from statewise.ops.networks import initial_network
+from statewise.parts import known_values, reward_model
 from statewise.parts.actor import Actor
 from statewise.parts.critic import Critic
 from statewise.parts.view import view_of
@@ -41,6 +44,39 @@ def test_it_finds_what_actions_earn():
     found = reward_model.expected_rewards(scaled)
     assert np.sqrt(np.mean((found - means) ** 2)) < 0.06  # the noise of one reward is .5
     assert (found < means + 0.1).all()
+
+
+@pytest.mark.parametrize("block", [1000, 1300])
+def test_blocks_of_a_long_log_are_summed(block, monkeypatch):
+    scaled, _ = view_of(decisions()[0])
+    expected = reward_model.expected_rewards(scaled)
+    monkeypatch.setattr(reward_model, "BLOCK", block)
+    monkeypatch.setattr(reward_model, "CHUNK", 300)
+    np.testing.assert_allclose(reward_model.expected_rewards(scaled), expected, rtol=1e-9, atol=1e-11)
+
+
+def test_of_many_decisions_some_are_valued(monkeypatch):
+    data, _ = decisions()
+    monkeypatch.setattr(known_values, "MANY", 3999)
+    monkeypatch.setattr(known_values, "SOME", 1000)
+    config = OffPAC(updates=2, actor=Actor(clone_steps=20, clone_batch=100, batch=500))
+    log = prepare(config, data)[0].log
+    assert log.known.valued.shape == (1000,)
+    network = initial_network(jax.random.key(1), (2, 3), last_scale=1.0)
+    found = known_values.evaluate(log.known, None, network, jnp.asarray(1.0))
+    scaled, _ = view_of(data)
+    rows = np.asarray(log.known.valued)
+    logits = scaled.observations[rows] @ np.asarray(network.weights[0]) + np.asarray(network.biases[0])
+    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    expected = (chances * reward_model.expected_rewards(scaled)[rows]).sum(axis=1)
+    np.testing.assert_allclose(np.asarray(found.states), expected, rtol=1e-4, atol=1e-5)
+    among = np.asarray(known_values.of_first(found, log, jnp.arange(4000)))
+    np.testing.assert_array_equal(among, np.tile(np.asarray(found.states), 4))  # each stands for as many rows
+    learned = fit(data, config)
+    (value,) = learned.metrics["value"][:, -1]
+    cloned = learned.policies[0].probabilities(data.observations)
+    every = (cloned * reward_model.expected_rewards(scaled)).sum(axis=1)
+    assert value == pytest.approx(every.mean(), abs=6 * every.std() / np.sqrt(256))
 
 
 def test_ridge_is_least_squares_towards_all_actions():

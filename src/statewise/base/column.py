@@ -14,21 +14,21 @@ any more, and also when the process is killed.
 
 from __future__ import annotations
 
-import mmap
 import os
 import tempfile
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeGuard
 
 import numpy as np
+
+from statewise.base.pages import map_file, release
 
 LONG = 1 << 20  # entries from which on a result is kept in a file
 PART = 1 << 16  # entries that are computed at a time: they fit into a cache
 PARTS = 64  # after which the pages that were read and written need not stay in memory
-
-_mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+PIECE = 1 << 16  # bytes that are written at a time where single rows will be read
 
 
 class Column(np.ndarray):
@@ -80,6 +80,8 @@ class Column(np.ndarray):
             chosen = int(np.count_nonzero(index)) if index.dtype == bool else len(index)
             if chosen >= LONG:
                 return _chosen(plain, index, chosen, self)
+            if chosen > PART and index.dtype != bool:
+                return _gathered(plain, index)
         found = plain[tuple(_plain(one) for one in index) if isinstance(index, tuple) else index]
         is_long = isinstance(found, np.ndarray) and found.ndim > 0 and len(found) >= LONG
         return _as_column(found, self) if is_long else found
@@ -103,13 +105,23 @@ def in_file(shape: int | Sequence[int], dtype: Any, beside: np.ndarray | str | P
     """A column of zeros in the folder of another, or in the folder that is given."""
     shape = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
     folder = getattr(beside, "folder", None) if isinstance(beside, np.ndarray) else beside
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    with tempfile.TemporaryFile(dir=folder) as file:
-        if size and hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, size)  # a disk that is full says so now, and not by a crash later
-        else:
-            file.truncate(size)
+    with _new_file(shape, dtype, folder) as file:
         return _mapped(file.fileno(), shape, dtype, folder, writable=True)
+
+
+def to_draw_from(blocks: Iterable[np.ndarray], shape: tuple[int, ...], dtype: Any, beside: Column) -> Column:
+    """A column of all blocks, one below another, of which single rows will be read from all over it.
+
+    The system keeps a file in pieces as large as they were written or read ahead, and takes in a whole one with each
+    row: of pieces of megabytes, some thousand rows would be the whole file.
+    """
+    with _new_file(shape, dtype, beside.folder) as file:
+        for block in blocks:
+            contents = np.ascontiguousarray(block, dtype).data.cast("B")
+            for first in range(0, len(contents), PIECE):
+                file.write(contents[first : first + PIECE])
+        file.flush()
+        return _mapped(file.fileno(), shape, dtype, beside.folder, writable=True, at_random=True)
 
 
 def from_file(path: Path, dtype: Any, columns: int | None, scratch: Path | None) -> Column:
@@ -121,16 +133,21 @@ def from_file(path: Path, dtype: Any, columns: int | None, scratch: Path | None)
         return _mapped(file.fileno(), shape, dtype, None if scratch is None else str(scratch), writable=False)
 
 
+def goes_to_file(beside: np.ndarray | None, length: int) -> TypeGuard[Column]:
+    """Whether an array of so many rows is kept in a file: where the one beside it is, if it is long itself."""
+    return isinstance(beside, Column) and length >= LONG
+
+
 def like(beside: np.ndarray | None, shape: int | Sequence[int], dtype: Any = np.float64) -> np.ndarray:
     """`np.zeros`, in a file where the array beside it is in one."""
     length = shape if isinstance(shape, int | np.integer) else shape[0]
-    return in_file(shape, dtype, beside) if isinstance(beside, Column) and length >= LONG else np.zeros(shape, dtype)
+    return in_file(shape, dtype, beside) if goes_to_file(beside, length) else np.zeros(shape, dtype)
 
 
 def repeated(values: np.ndarray, counts: np.ndarray, beside: np.ndarray | None) -> np.ndarray:
     """`np.repeat`, in a file where the array beside it is in one."""
     bounds = np.concatenate([[0], np.cumsum(counts)])
-    if not isinstance(beside, Column) or bounds[-1] < LONG:
+    if not goes_to_file(beside, int(bounds[-1])):
         return np.repeat(values, counts)
     made = in_file(int(bounds[-1]), values.dtype, beside)
     for part in parts_of(len(values)):
@@ -140,7 +157,7 @@ def repeated(values: np.ndarray, counts: np.ndarray, beside: np.ndarray | None) 
 
 def by_parts(compute: Callable[[slice], np.ndarray], length: int, beside: np.ndarray | None) -> np.ndarray:
     """`compute` of all rows, a part at a time, in a file where the array beside it is in one."""
-    if not isinstance(beside, Column) or length < LONG:
+    if not goes_to_file(beside, length):
         return compute(slice(0, length))
     made: np.ndarray | None = None
     for part in parts_of(length):
@@ -161,13 +178,6 @@ def parts_of(length: int, size: int | None = None) -> Iterator[slice]:
             release()
     if length >= LONG:
         release()
-
-
-def release() -> None:
-    """Takes the pages of all columns out of this process's memory; the system keeps them while it has room."""
-    if hasattr(mmap, "MADV_DONTNEED"):
-        for mapping in list(_mappings):
-            mapping.madvise(mmap.MADV_DONTNEED)
 
 
 # What NumPy's functions do where they would otherwise take memory for all rows at once
@@ -233,14 +243,30 @@ def _as_column(values: np.ndarray, beside: Column) -> Column:
     return column
 
 
-def _mapped(handle: int, shape: tuple[int, ...], dtype: Any, folder: Any, writable: bool) -> Column:
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+def _size(shape: tuple[int, ...], dtype: Any) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+
+
+@contextmanager
+def _new_file(shape: tuple[int, ...], dtype: Any, folder: Any) -> Iterator[IO[bytes]]:
+    """A file without a name that has room for so many numbers."""
+    size = _size(shape, dtype)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        if size and hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)  # a disk that is full says so now, and not by a crash later
+        else:
+            file.truncate(size)
+        yield file
+
+
+def _mapped(
+    handle: int, shape: tuple[int, ...], dtype: Any, folder: Any, writable: bool, at_random: bool = False
+) -> Column:
+    size = _size(shape, dtype)
     if size == 0:  # which cannot be mapped
         column = np.zeros(shape, dtype).view(Column)
     else:
-        mapping = mmap.mmap(handle, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
-        _mappings.add(mapping)
-        column = np.ndarray(shape, dtype, buffer=mapping).view(Column)
+        column = np.ndarray(shape, dtype, buffer=map_file(handle, size, writable, at_random)).view(Column)
     column.folder = None if folder is None else str(folder)
     return column
 
@@ -283,4 +309,13 @@ def _chosen(plain: np.ndarray, index: np.ndarray, chosen: int, beside: Column) -
         rows = plain[part][index[part]] if index.dtype == bool else plain[index[part]]
         _plain(made)[first : first + len(rows)] = rows
         first += len(rows)
+    return made
+
+
+def _gathered(plain: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Rows in memory; in order, those of a part are of a stretch of the file, which need not stay."""
+    made = np.empty((len(index), *plain.shape[1:]), plain.dtype)
+    for part in parts_of(len(index)):
+        made[part] = plain[index[part]]
+        release()
     return made

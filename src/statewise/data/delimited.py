@@ -22,7 +22,9 @@ NOT_UTF8 = "the text is not encoded in UTF-8 (spreadsheets call other encodings 
 MOST_COLUMNS = 100_000
 # A spreadsheet computes cells that begin so. Words that do are written behind an apostrophe, and lose it when read.
 FORMULA, QUOTED_FORMULA = r"^('*[=+\-@\t\r])", r"^'('*[=+\-@\t\r])"
-WITH_COMMA, WITH_POINT = r"^\s*[+-]?(?:\d{1,3}(?:\.\d{3})+|\d*),\d+\s*$", r"^\s*[+-]?\d+\.\d+\s*$"
+WITH_COMMA, WITH_POINT = r"^\s*[+-]?(?:\d{1,3}(?:\.\d{3})+|\d*),\d+\s*$", r"^\s*[+-]?\d*\.\d+(?:[eE][+-]?\d+)?\s*$"
+# by itself it may be a word, as in "the 5. day"
+POINT_AT_END, NUMBER = r"^\s*[+-]?\d+\.(?:[eE][+-]?\d+)?\s*$", r"^\s*[+-]?(?:\d+,?\d*|,\d+)(?:[eE][+-]?\d+)?\s*$"
 LINES = RowNames("line", 1)
 
 
@@ -86,8 +88,10 @@ def _read(path: Path, records: Records, columns: Columns, findings: Findings) ->
         return None
     frame.columns = names
     lines = RowNames("line", 1, records.line - 1)
-    if records.separator == ";" and records.commas and _points_and_commas(frame, named, lines, findings):
-        return None
+    if records.separator == ";" and records.commas:
+        if _points_and_commas(frame, named, lines, findings):
+            return None
+        frame = frame.with_columns(_with_blanks(frame[name]) for name in frame.columns if name not in named)
     if not records.last_is_whole and len(records.line):
         problem = "the last line has no line end, so it may be cut off"
         findings.warn(str(path), problem, "Check that the file was copied or exported completely")
@@ -108,6 +112,10 @@ def _well_formed(path: Path, records: Records, findings: Findings) -> bool:
     if records.open_quote is not None:
         advice = "Close it, and double any quotation marks within a text"
         reported.fault(str(path), "a quotation mark is not closed", advice, np.array([records.open_quote - 1]))
+    elif records.stray_quote is not None:
+        problem = "a cell goes on after its closing quotation mark"
+        advice = "Put quotation marks around whole cells, and double those within a text"
+        reported.fault(str(path), problem, advice, np.array([records.stray_quote - 1]))
     elif records.stray_return is not None:
         advice = "Export it again, with one kind of line end"
         place = np.array([records.stray_return - 1])
@@ -134,14 +142,26 @@ def _points_and_commas(frame: pl.DataFrame, named: tuple[str, ...], lines: RowNa
     )
     reported = Findings(lines)
     for name in text if comma else ():
-        rows = np.flatnonzero(frame[name].str.contains(WITH_POINT).fill_null(False).to_numpy())
+        column = frame[name].str
+        pattern = f"{WITH_POINT}|{POINT_AT_END}" if column.contains(NUMBER).any() else WITH_POINT
+        rows = np.flatnonzero(column.contains(pattern).fill_null(False).to_numpy())
         if len(rows):
             value = frame[name][int(rows[0])].strip()
             problem = f"'{value}' has a point where other numbers have decimal commas"
-            advice = f"Write {value.replace('.', ',')} or {value.replace('.', '')}, whichever is meant"
+            advice = f"Write {value.replace('.', ',').rstrip(',')}"
+            if value[0] != "." and value[-1].isdigit():
+                advice += f" or {value.replace('.', '')}, whichever is meant"
             reported.fault(name, problem, advice, rows)
     findings.items += reported.items
     return bool(reported.items)
+
+
+def _with_blanks(column: pl.Series) -> pl.Series:
+    """Numbers, if it is text only because of tabs around some of its decimal commas."""
+    if column.dtype != pl.String or not column.str.contains(WITH_COMMA).any():
+        return column
+    numbers = column.str.strip_chars().str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
+    return numbers if numbers.null_count() == column.null_count() else column
 
 
 def _as_written(names: pl.Series) -> pl.Series:

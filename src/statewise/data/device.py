@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from statewise.base.column import Column, like, parts_of
+from statewise.base.column import goes_to_file, parts_of, to_draw_from
 from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
 from statewise.data.sampling import RowSampler, random_below, row_sampler
@@ -74,6 +74,7 @@ class KnownStates(eqx.Module):
     trials: Float[Array, "states actions"] | None  # how often each action was taken
     onward: Float[Array, "states actions states"] | None  # how often that led to each state, as a share of the trials
     noise: Float[Array, "states actions"] | None  # variances of rewards
+    valued: Int[Array, " valued"] | None = None  # the states of which V̂ is known; None: all
 
 
 class DeviceLog(eqx.Module):
@@ -179,41 +180,67 @@ def value_bounds(dataset: Dataset, discount: float) -> Float[Array, "2"]:
     return jnp.asarray(bounds, dtype=jnp.float32)
 
 
-def row_table(dataset: Dataset, propensities: bool = True) -> RowTable:
-    """Every decision as one line: state, next state, scalars, legal mask; propensities that are not needed are NaN."""
-    steps, last = len(dataset), dataset.starts[1:] - 1
-    live = np.ones(steps, dtype=bool) if dataset.live is None else dataset.live
-    next_live = np.append(live[1:], True)
-    next_live[last] = live[last]  # a padded episode ends in padding
-    known = np.ones(steps, dtype=bool)
-    known[last] = dataset.has_final_observation
-    ends, terminated = np.zeros(steps, dtype=bool), np.zeros(steps, dtype=bool)
-    ends[last], terminated[last] = True, dataset.terminated
-    scalars = {
-        "action": dataset.actions,
-        "reward": dataset.rewards,
-        "propensity": propensities_of(dataset) if propensities else np.nan,
-        "onward": known & next_live & ~terminated,
-        "usable": known | terminated,
-        "live": live,
-        "last": ends,
-        "terminated": terminated,
-    }
-    features = dataset.observations.shape[1]
-    width = 2 * features + len(SCALARS) + (dataset.action_count if dataset.legal is not None else 0)
-    in_files = isinstance(dataset.rewards, Column)
-    table = like(dataset.rewards, (steps, width), np.float32) if in_files else _aligned(steps, width)
-    for part in parts_of(steps):
-        rows, until = table[part], min(part.stop, steps - 1) - part.start
-        rows[:, :features] = dataset.observations[part]
-        rows[:until, features : 2 * features] = dataset.observations[part.start + 1 : part.start + 1 + until]
+class Lines:
+    """Every decision as one line: state, next state, scalars, legal mask; propensities that are not needed are NaN.
+
+    A line is made when it is asked for, since all of them take more memory than the log.
+    """
+
+    def __init__(self, dataset: Dataset, propensities: bool = True):
+        steps, self.last = len(dataset), dataset.starts[1:] - 1
+        live = np.ones(steps, dtype=bool) if dataset.live is None else dataset.live
+        next_live = np.append(live[1:], True)
+        next_live[self.last] = live[self.last]  # a padded episode ends in padding
+        known = np.ones(steps, dtype=bool)
+        known[self.last] = dataset.has_final_observation
+        ends, terminated = np.zeros(steps, dtype=bool), np.zeros(steps, dtype=bool)
+        ends[self.last], terminated[self.last] = True, dataset.terminated
+        self.scalars = {
+            "action": dataset.actions,
+            "reward": dataset.rewards,
+            "propensity": propensities_of(dataset) if propensities else np.nan,
+            "onward": known & next_live & ~terminated,
+            "usable": known | terminated,
+            "live": live,
+            "last": ends,
+            "terminated": terminated,
+        }
+        self.dataset, self.after_last = dataset, after_last(dataset)
+        self.features = dataset.observations.shape[1]
+        masks = 0 if dataset.legal is None else dataset.action_count
+        self.shape = steps, 2 * self.features + len(SCALARS) + masks
+
+    def fill(self, lines: Float[np.ndarray, "part width"], part: slice) -> Float[np.ndarray, "part width"]:
+        """Writes those of a part of the log into an array."""
+        observations, f, until = self.dataset.observations, self.features, min(part.stop, self.shape[0] - 1)
+        lines[:, :f] = observations[part]
+        lines[: until - part.start, f : 2 * f] = observations[part.start + 1 : until + 1]
+        ended = slice(*np.searchsorted(self.last, (part.start, part.stop)))
+        lines[self.last[ended] - part.start, f : 2 * f] = self.after_last[ended]
         for j, name in enumerate(SCALARS):
-            rows[:, 2 * features + j] = scalars[name][part] if np.ndim(scalars[name]) else scalars[name]
-        if dataset.legal is not None:
-            rows[:, 2 * features + len(SCALARS) :] = dataset.legal[part]
-    table[last, features : 2 * features] = after_last(dataset)
-    # on a CPU this is no copy: what is drawn from a log in files is read from the disk
-    return RowTable(jax.device_put(table), features, dataset.legal is not None, has_clock(dataset))
+            lines[:, 2 * f + j] = self.scalars[name][part] if np.ndim(self.scalars[name]) else self.scalars[name]
+        if self.dataset.legal is not None:
+            lines[:, 2 * f + len(SCALARS) :] = self.dataset.legal[part]
+        return lines
+
+    def __getitem__(self, part: slice) -> Float[np.ndarray, "part width"]:
+        return self.fill(np.empty((part.stop - part.start, self.shape[1]), np.float32), part)
+
+    def table(self, lines: Float[np.ndarray, "part width"]) -> RowTable:
+        """Lines on the device. On a CPU this is no copy: what is drawn from a log in files is read from the disk."""
+        return RowTable(jax.device_put(lines), self.features, self.dataset.legal is not None, has_clock(self.dataset))
+
+
+def row_table(dataset: Dataset, propensities: bool = True) -> RowTable:
+    """All rows of a log, to draw from."""
+    lines, steps = Lines(dataset, propensities), len(dataset)
+    if goes_to_file(dataset.rewards, steps):
+        blocks = (lines[part] for part in parts_of(steps))
+        return lines.table(to_draw_from(blocks, lines.shape, np.float32, beside=dataset.rewards))
+    table = _aligned(*lines.shape)
+    for part in parts_of(steps):
+        lines.fill(table[part], part)
+    return lines.table(table)
 
 
 def _aligned(rows: int, width: int) -> Float[np.ndarray, "rows width"]:

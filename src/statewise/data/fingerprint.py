@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from statewise.base.column import parts_of
 from statewise.data.dataset import Dataset
 
 
@@ -42,4 +43,5 @@ def _hash_into(digest: Any, column: np.ndarray | None) -> None:
         digest.update(repr(column.tolist()).encode())
     else:
         digest.update(str(column.dtype).encode())
-        digest.update(np.ascontiguousarray(column).data)
+        for part in parts_of(len(column)):
+            digest.update(np.ascontiguousarray(column[part]).data)

@@ -85,6 +85,8 @@ def open_file(path: Path, columns: Columns, findings: Findings) -> Opened | None
         return None
     try:
         return FORMATS[ending].read(path, columns, findings)
+    except pl.exceptions.PanicException:  # of polars, on some damaged files; it is no Exception, and says nothing
+        findings.fault(str(path), "it cannot be read: its contents were damaged", "Copy or export it again")
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         reason = str(error).strip().split("\n")[0]
         findings.fault(str(path), f"it cannot be read: {reason}", "Export it again")

@@ -27,6 +27,7 @@ class Records(NamedTuple):
     fields: np.ndarray  # of each of them; 0: a blank line
     last_is_whole: bool  # the text ends with the end of a line
     open_quote: int | None  # the line of a record whose quotation mark is never closed
+    stray_quote: int | None  # the line of a quotation mark that closes a text, and after which the cell goes on
     stray_return: int | None  # the line of a carriage return that ends no line
     commas: bool  # there are commas below the header
     nul: bool  # there are NUL bytes, which no text has
@@ -70,6 +71,7 @@ def _scan(text: mmap.mmap) -> Records | None:
             fields=np.where(blank, 0, counts + 1),
             last_is_whole=int(seen[-1]) == ord(end),
             open_quote=int(found.lines[-1]) if found.open_quote else None,
+            stray_quote=_stray_quote(seen, {QUOTE, RETURN, ord(separator), ord(end)}, found),
             stray_return=found.stray_return,
             commas=text.find(b",", int(begins[0])) >= 0 if len(begins) else False,
             nul=text.find(b"\0") >= 0,
@@ -106,6 +108,20 @@ def _ends(seen: np.ndarray, end: int) -> _Ends:
     if not len(found) or found[-1] != len(seen) - 1:
         found = np.append(found, len(seen))
     return _Ends(found, lines[: len(found)], quotes % 2 == 1, stray)
+
+
+def _stray_quote(seen: np.ndarray, may_follow: set[int], ends: _Ends) -> int | None:
+    """The first line on which a closing mark is followed by anything else: parsers differ in what such a cell is."""
+    follows, quotes = np.isin(np.arange(256), list(may_follow)), 0
+    for place in range(0, len(seen), BLOCK):
+        quoted = np.flatnonzero(seen[place : place + BLOCK] == QUOTE)
+        after = quoted[(np.arange(len(quoted)) + quotes) % 2 == 1] + place + 1
+        after = after[after < len(seen)]
+        stray = after[~follows[seen[after]]]
+        if len(stray):
+            return int(ends.lines[np.searchsorted(ends.places, stray[0])])
+        quotes += len(quoted)
+    return None
 
 
 def _separators(seen: np.ndarray, separator: int, ends: np.ndarray) -> np.ndarray:

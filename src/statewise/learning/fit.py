@@ -15,6 +15,7 @@ import numpy as np
 
 from statewise.algorithms import ALGORITHMS, Settings, algorithm_of
 from statewise.base.drawn import drawn
+from statewise.base.pages import few_in_memory
 from statewise.base.ranges import check_ranges
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
@@ -95,9 +96,10 @@ def fit(
         raise ValueError(f"checkpoint_every: expected 1 or more, got {checkpoint_every}")
     every = max(1, config.updates // CHECKPOINTS) if checkpoint_every is None else checkpoint_every
     if out is None:
-        return _Run(dataset, config, chosen, None).learn(every, progress)
+        with few_in_memory():
+            return _Run(dataset, config, chosen, None).learn(every, progress)
     folder = RunFolder.create(out)
-    with folder.locked():
+    with folder.locked(), few_in_memory():
         return _Run(dataset, config, chosen, folder).learn(every, progress)
 
 

@@ -139,8 +139,7 @@ def initial_value(network: Network | Least | Values, log: DeviceLog, key: Key[Ar
     """The mean of V̂ over so many first states."""
     first = log.draw_first(key, count)
     if isinstance(network, Values):
-        assert log.known is not None
-        return jnp.mean(network.states[log.known.place[first.index]])
+        return jnp.mean(known_values.of_first(network, log, first.index))
     return jnp.mean(values(network, log.scale, first.state))
 
 

@@ -12,29 +12,33 @@ Either way the actor follows Σ_a ∇π(a|s) Q̂(s,a) in the logged states, with
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from statewise.base.column import parts_of
 from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
-from statewise.data.device import DeviceLog, KnownStates, row_table
-from statewise.data.states import few_states, places_of
+from statewise.data.device import DeviceLog, KnownStates, Lines
+from statewise.data.states import PART, few_states, places_of
 from statewise.ops.networks import Network
 from statewise.parts import reward_model
 from statewise.parts.policy import log_policy
 
 CAUTION = 0.75  # c
 MOST_ENTRIES = 20_000_000  # of P̂
+MANY, SOME = 1 << 18, 1 << 16  # of more single decisions, V̂ is evaluated for some: nothing but a mean depends on it
 
 
 class Values(eqx.Module):
     """Q̂ and V̂ of every state for one policy, and σ̂."""
 
     actions: Float[Array, "states actions"]
-    states: Float[Array, " states"]
+    states: Float[Array, " valued"]
     deviation: Float[Array, ""]
 
     @property
@@ -47,7 +51,11 @@ def known_states(dataset: Dataset) -> KnownStates | None:
     if reward_model.single_decisions(dataset):
         rewards = reward_model.expected_rewards(dataset)
         place = np.arange(len(dataset), dtype=np.int32)
-        return _on_device(place, dataset.observations, dataset.legal, rewards, None, None, None)
+        known = _on_device(place, dataset.observations, dataset.legal, rewards, None, None, None)
+        if len(dataset) <= MANY:
+            return known
+        some = np.sort(np.random.default_rng(0).choice(len(dataset), SOME, replace=False))
+        return replace(known, valued=jnp.asarray(some, jnp.int32))
     return _counted(dataset)
 
 
@@ -55,8 +63,9 @@ def evaluate(known: KnownStates, before: object, policy: Network | None, discoun
     """Q̂ of the policy, or of the behaviour; σ̂ is that of the values `before`, if there are any."""
     deviation = before.deviation if isinstance(before, Values) else jnp.zeros(())
     if known.onward is None or known.trials is None or known.noise is None:
-        chances = _uniform(known.rewards) if policy is None else _chances(known, policy)
-        return Values(known.rewards, jnp.sum(chances * known.rewards, axis=1), deviation)
+        some = known if known.valued is None else _of_some(known, known.valued)
+        chances = _uniform(some.rewards) if policy is None else _chances(some, policy)
+        return Values(known.rewards, jnp.sum(chances * some.rewards, axis=1), deviation)
     trials = known.trials
     tried = trials > 0
     chances = trials / jnp.maximum(jnp.sum(trials, axis=1, keepdims=True), 1.0)
@@ -81,6 +90,19 @@ def of_rows(values: Values, log: DeviceLog, index: Int[Array, "*batch"]) -> Floa
     return values.actions[log.known.place[index]]
 
 
+def of_first(values: Values, log: DeviceLog, index: Int[Array, " count"]) -> Float[Array, " count"]:
+    """V̂ of the states of these rows, or of as many that stand for them."""
+    assert log.known is not None
+    if log.known.valued is not None:
+        return values.states[index % len(values.states)]
+    return values.states[log.known.place[index]]
+
+
+def _of_some(known: KnownStates, rows: Int[Array, " some"]) -> KnownStates:
+    legal = None if known.legal is None else known.legal[rows]
+    return replace(known, states=known.states[rows], legal=legal, rewards=known.rewards[rows])
+
+
 def _chances(known: KnownStates, policy: Network) -> Float[Array, "states actions"]:
     return jnp.exp(log_policy(policy, known.states, known.legal))
 
@@ -96,21 +118,25 @@ def _counted(dataset: Dataset) -> KnownStates | None:
     if few is None or len(few.states) ** 2 * dataset.action_count > MOST_ENTRIES:
         return None
     (states, place), count, actions = few, len(few.states), dataset.action_count
-    rows = jax.device_get(row_table(dataset, propensities=False).take(jnp.arange(len(dataset))))
-    following = places_of(states, rows.next_state[:, : seen.shape[1]])
-    onward = rows.onward > 0
-    # nothing is known of a state in which no decision was logged: rows that lead there are left out
-    usable = (rows.usable > 0) & (rows.live > 0) & (~onward | (following >= 0))
-    pair = (place[usable], rows.action[usable])
-    trials, rewards, noise = (np.zeros((count, actions)) for _ in range(3))
-    np.add.at(trials, pair, 1.0)
-    np.add.at(rewards, pair, dataset.rewards[usable])
-    moves = np.zeros((count, actions, count), np.float32)
-    on = usable & onward
-    np.add.at(moves, (place[on], rows.action[on], following[on]), 1.0)
+    trials, earned, noise = (np.zeros((count, actions)) for _ in range(3))
+    moves, used, lines = np.zeros((count, actions, count), np.float32), [], Lines(dataset, propensities=False)
+    for part in parts_of(len(dataset), PART):
+        rows = jax.device_get(lines.table(lines[part]).take(jnp.arange(part.stop - part.start)))
+        following = places_of(states, rows.next_state[:, : seen.shape[1]])
+        onward = rows.onward > 0
+        # nothing is known of a state in which no decision was logged: rows that lead there are left out
+        usable = (rows.usable > 0) & (rows.live > 0) & (~onward | (following >= 0))
+        pair = (place[part][usable], rows.action[usable])
+        np.add.at(trials, pair, 1.0)
+        np.add.at(earned, pair, dataset.rewards[part][usable])
+        on = usable & onward
+        np.add.at(moves, (place[part][on], rows.action[on], following[on]), 1.0)
+        used.append(usable)
     each = np.maximum(trials, 1.0)
-    mean = rewards / each
-    np.add.at(noise, pair, (dataset.rewards[usable] - mean[pair]) ** 2)
+    mean = earned / each
+    for part, usable in zip(parts_of(len(dataset), PART), used, strict=True):
+        pair = (place[part][usable], dataset.actions[part][usable])
+        np.add.at(noise, pair, (dataset.rewards[part][usable] - mean[pair]) ** 2)
     return _on_device(
         place.astype(np.int32),
         states,

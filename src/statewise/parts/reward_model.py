@@ -10,6 +10,7 @@ its noise by up to 1/μ; regression pools what all rows say.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from statewise.base.column import like, parts_of
 from statewise.data.dataset import Dataset
 from statewise.ops.kernels import fourier_features, median_distance
 
@@ -25,14 +27,17 @@ FOLDS = 5
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)  # λ, in rows
 SHARED_RIDGE = 10.0  # of β₀
 CAUTION = 1.0  # standard errors that are taken off, so that what was hardly tried must look better by more than chance
-CHUNK = 100_000  # rows at a time
+BLOCK = 1 << 18  # rows whose x are held at a time
+CHUNK = 100_000  # of which so many are valued at a time
+
+Design = Callable[[np.ndarray], np.ndarray]  # x of states
 
 
 class Sums(NamedTuple):
-    """Sufficient statistics by fold and action: Σ x xᵀ and Σ r x."""
+    """Sufficient statistics by fold and action, or by action: Σ x xᵀ and Σ r x."""
 
-    gram: Float[np.ndarray, "folds actions x x"]
-    moment: Float[np.ndarray, "folds actions x"]
+    gram: Float[np.ndarray, "*folds actions x x"]
+    moment: Float[np.ndarray, "*folds actions x"]
 
 
 def single_decisions(dataset: Dataset) -> bool:
@@ -42,60 +47,77 @@ def single_decisions(dataset: Dataset) -> bool:
 
 def expected_rewards(dataset: Dataset, seed: int = 0) -> Float[np.ndarray, "rows actions"]:
     """Q̂(s,a) − c·se(s,a) for every row and action; observations must be scaled."""
-    states = np.asarray(dataset.observations, np.float64)
-    rewards, actions = np.asarray(dataset.rewards, np.float64), np.asarray(dataset.actions)
-    fold = np.random.default_rng(seed).permutation(len(states)) % FOLDS
-    designs = [_plain(states), _with_waves(states)]
-    fits = [_validated(design, actions, rewards, fold, dataset.action_count) for design in designs]
+    fold = np.random.default_rng(seed).permutation(len(dataset)) % FOLDS
+    designs = [_plain, _with_waves(dataset)]
+    fits = [_validated(design, dataset, fold) for design in designs]
     error, ridge, design, sums = min(
         ((error, ridge, design, sums) for design, (error, ridge, sums) in zip(designs, fits, strict=True)),
         key=lambda one: one[0],
     )
     gram, moment = sums.gram.sum(axis=0), sums.moment.sum(axis=0)
     coefficients, inverse = _coefficients(gram, moment, ridge), np.linalg.inv(gram + _penalty(gram, ridge))
-    values = np.empty((len(states), dataset.action_count))
-    for first in range(0, len(states), CHUNK):
-        x = design[first : first + CHUNK]
-        for action in range(dataset.action_count):
-            variance = np.einsum("ni,ni->n", x @ inverse[action], x)
-            values[first : first + CHUNK, action] = x @ coefficients[action] - CAUTION * np.sqrt(error * variance)
+    values = like(dataset.rewards, (len(dataset), dataset.action_count))
+    for block, rows in _blocks(design, dataset):
+        for first in range(0, len(block), CHUNK):
+            x, into = block[first : first + CHUNK], values[rows][first : first + CHUNK]
+            for action in range(dataset.action_count):
+                variance = np.einsum("ni,ni->n", x @ inverse[action], x)
+                into[:, action] = x @ coefficients[action] - CAUTION * np.sqrt(error * variance)
     return values
+
+
+def _blocks(design: Design, dataset: Dataset) -> Iterator[tuple[Float[np.ndarray, "n x"], slice]]:
+    """x of some rows after others: of all rows of a long log it would take ten times the memory of the log."""
+    for rows in parts_of(len(dataset), BLOCK):
+        yield design(np.asarray(dataset.observations[rows], np.float64)), rows
 
 
 def _plain(states: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n x"]:
     return np.concatenate([np.ones((len(states), 1)), states], axis=1)
 
 
-def _with_waves(states: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n x"]:
+def _with_waves(dataset: Dataset) -> Design:
     """The constant, the state, and Fourier features of unit variance or so."""
-    features = fourier_features(jax.random.key(0), states.shape[1], WAVES, median_distance(states))
-    waves = np.asarray(features(jnp.asarray(states, jnp.float32)), np.float64)[:, 1:]
-    return np.concatenate([_plain(states), waves * np.sqrt(WAVES / 2)], axis=1)
+    width = dataset.observations.shape[1]
+    features = fourier_features(jax.random.key(0), width, WAVES, median_distance(dataset.observations))
+
+    def design(states: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n x"]:
+        waves = np.asarray(features(jnp.asarray(states, jnp.float32)), np.float64)[:, 1:]
+        return np.concatenate([_plain(states), waves * np.sqrt(WAVES / 2)], axis=1)
+
+    return design
 
 
-def _validated(
-    design: Float[np.ndarray, "n x"],
-    actions: Int[np.ndarray, " n"],
-    rewards: Float[np.ndarray, " n"],
-    fold: Int[np.ndarray, " n"],
-    action_count: int,
-) -> tuple[float, float, Sums]:
+def _validated(design: Design, dataset: Dataset, fold: Int[np.ndarray, " n"]) -> tuple[float, float, Sums]:
     """The mean squared error on held-out folds of the best λ, that λ, and the sums."""
-    width = design.shape[1]
-    sums = Sums(np.zeros((FOLDS, action_count, width, width)), np.zeros((FOLDS, action_count, width)))
-    for f, action in np.ndindex(FOLDS, action_count):
-        rows = (fold == f) & (actions == action)
-        sums.gram[f, action] = design[rows].T @ design[rows]
-        sums.moment[f, action] = design[rows].T @ rewards[rows]
+    sums = _sums(design, dataset, fold)
+    others = [Sums(*(total.sum(axis=0) - total[f] for total in sums)) for f in range(FOLDS)]
+    fitted = [[_coefficients(rest.gram, rest.moment, ridge) for ridge in RIDGES] for rest in others]
     errors = np.zeros(len(RIDGES))
-    for f in range(FOLDS):
-        gram, moment = (total.sum(axis=0) - total[f] for total in sums)
-        x, action, reward = design[fold == f], actions[fold == f], rewards[fold == f]
-        for j, ridge in enumerate(RIDGES):
-            coefficients = _coefficients(gram, moment, ridge)
-            errors[j] += np.sum((reward - np.einsum("ni,ni->n", x, coefficients[action])) ** 2)
+    for block, rows in _blocks(design, dataset):
+        for f in range(FOLDS):
+            held_out = fold[rows] == f
+            x, action = block[held_out], dataset.actions[rows][held_out]
+            reward = np.asarray(dataset.rewards[rows], np.float64)[held_out]
+            for j, coefficients in enumerate(fitted[f]):
+                errors[j] += np.sum((reward - np.einsum("ni,ni->n", x, coefficients[action])) ** 2)
     best = int(errors.argmin())
-    return errors[best] / len(design), RIDGES[best], sums
+    return errors[best] / len(dataset), RIDGES[best], sums
+
+
+def _sums(design: Design, dataset: Dataset, fold: Int[np.ndarray, " n"]) -> Sums:
+    sums: Sums | None = None
+    for block, rows in _blocks(design, dataset):
+        if sums is None:
+            shape = FOLDS, dataset.action_count, block.shape[1]
+            sums = Sums(np.zeros((*shape, block.shape[1])), np.zeros(shape))
+        rewards = np.asarray(dataset.rewards[rows], np.float64)
+        for f, action in np.ndindex(FOLDS, dataset.action_count):
+            chosen = (fold[rows] == f) & (dataset.actions[rows] == action)
+            sums.gram[f, action] += block[chosen].T @ block[chosen]
+            sums.moment[f, action] += block[chosen].T @ rewards[chosen]
+    assert sums is not None
+    return sums
 
 
 def _coefficients(
