@@ -168,7 +168,7 @@ UNSEEN = Measure(
     title="Situations that were seen more than once",
     meaning="Where many situations appear in one episode only, others appear in none. This is about how much of the "
     "policy's time would be spent in those, to judge by what was seen once; the interval is widened for it.",
-    bounds=(0.002, 0.02),
+    bounds=(0.002, 0.05),
     unit="of steps",
     applies=lambda evidence: evidence.support.unseen is not None,
     remedy=UNLIKE,
