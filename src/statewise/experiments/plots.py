@@ -19,6 +19,7 @@ from statewise.experiments.study import Method, Study
 from statewise.experiments.tables import Tables
 
 PANELS = ("default preset", "options", "paper preset")
+APART = 0.3  # rows between the pairs of one cell
 
 
 def write_figure(study: Study, tables: Tables, out: Path) -> list[Path]:
@@ -108,23 +109,26 @@ def _curve(axis: Axes, name: str, curve: pl.DataFrame, colour: str, style: Any, 
 
 
 def _differences(study: Study, tables: Tables) -> Figure:
-    """The paired differences of the last iterates, a panel per domain."""
+    """The paired differences of the last iterates, a panel per domain and a colour per pair of methods."""
     pairs = tables.frames["pairs"].filter(pl.col("of") == "last iterate")
     domains = list(dict.fromkeys(cell.domain for cell in study.cells))
-    figure, axes = panels(len(domains), 1, width=7.0, height=2.4)
+    figure, axes = panels(len(domains), 1, width=7.0, height=2.4 if len(study.pairs) == 1 else 1.9)
     for axis, domain in zip(axes[:, 0], domains, strict=True):
         names = [cell.name for cell in study.cells if cell.domain == domain]
-        mine = pairs.filter(pl.col("cell").is_in(names))
-        for place, pair in enumerate(mine.iter_rows(named=True)):
+        for pair in pairs.filter(pl.col("cell").is_in(names)).iter_rows(named=True):
+            which = study.pairs.index((pair["first"], pair["second"]))
+            place = names.index(pair["cell"]) + APART * (which - (len(study.pairs) - 1) / 2)
             decided = pair["low"] > 0 or pair["high"] < 0
             if np.isfinite(pair["low"]):  # a single pair has no interval
-                axis.plot([pair["low"], pair["high"]], [place] * 2, color=COLOURS[0], linewidth=1.5)
-            axis.plot(pair["difference"], place, "o", color=COLOURS[0], markerfacecolor=None if decided else "white")
+                axis.plot([pair["low"], pair["high"]], [place] * 2, color=COLOURS[which], linewidth=1.5)
+            axis.plot(pair["difference"], place, "o", color=COLOURS[which], markerfacecolor=None if decided else "w")
         axis.axvline(0, color="#888888", linewidth=0.8)
-        axis.set_yticks(range(len(mine)), mine["cell"].to_list())
-        axis.invert_yaxis()
-        first, second = study.pairs[0]
-        axis.set(xlabel=f"{first} − {second}, last iterate, 95 % interval over paired datasets")
+        axis.set_yticks(range(len(names)), names)
+        axis.set_ylim(len(names) - 0.5, -0.5)
+    for which, (first, second) in enumerate(study.pairs):
+        axes[0, 0].plot([], [], "o-", color=COLOURS[which], label=f"{first} − {second}")
+    axes[0, 0].legend(fontsize=7, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(study.pairs))
+    axes[-1, 0].set(xlabel="difference of the last iterates, 95 % interval over paired datasets")
     return figure
 
 
