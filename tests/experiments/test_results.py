@@ -66,6 +66,23 @@ SAID = [
         "both learn fast and then fall back, to {} and {},",
         of("last_mean", 0, "OPPOSD (paper)", "Off-PAC (paper)"),
     ),
+    (
+        "suite",
+        "CartPole",
+        "OPPOSD balances CartPole for {} steps (least {}), Off-PAC for {} (least {}) and CQL for {}.",
+        [
+            *of("last_mean", 1, "OPPOSD"),
+            *of("last_least", 1, "OPPOSD"),
+            *of("last_mean", 1, "Off-PAC"),
+            *of("last_least", 1, "Off-PAC"),
+            *of("last_mean", 1, "CQL"),
+        ],
+    ),
+    ("suite", "hiv", "On `hiv` it ends at {} against {} and {},", of("last_mean", 2, "OPPOSD", "Off-PAC", "CQL")),
+    ("suite", "hiv-weak", "on `hiv-weak` at {} against {} and {},", of("last_mean", 2, "OPPOSD", "Off-PAC", "CQL")),
+    ("suite", "random MDPs, 20 episodes", "CQL is ahead on those of 20 ({}),", of("last_mean", 2, "CQL")),
+    ("suite", "inventory", "{} in the inventory,", of("last_mean", 2, "OPPOSD")),
+    ("suite", "ICU-Sepsis", "{} on ICU-Sepsis.", of("last_mean", 2, "OPPOSD")),
     ("cartpole", "cartpole", "CQL does as well ({});", of("last_mean", 1, "CQL")),
     ("cartpole", "cartpole", "SAC is fastest, and ends at {}.", of("last_mean", 1, "SAC")),
     (
