@@ -40,5 +40,6 @@ def test_units_older_logs_reward_and_dates(tmp_path):
     assert learning.startswith("learning  from 30 episodes, and 60 episodes of older logs, by ")
     rows = pl.read_csv(path, separator=";").height
     assert log.startswith(f"log       {rows:,} decisions in 60 episodes")
+    # of 20, so that 14 are left to judge
     units = make([4] * 40, units=[f"u{e // 2}" for e in range(40)])
-    assert announcement([units], sw.OPPOSD(), Plan())[2].startswith("learning  from 10 units, by ")
+    assert announcement([units], sw.OPPOSD(), Plan())[2].startswith("learning  from 6 units, by ")

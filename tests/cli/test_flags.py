@@ -16,6 +16,7 @@ from statewise.cli.options import log_options
 SOURCE = Path(statewise.__file__).parent
 # these print or parse command lines: the studies' own, the one a results page was made by, git's and XLA's
 COMMAND_LINES = {"experiments/run.py", "experiments/results_page.py", "experiments/provenance.py"}
+COMMAND_LINES |= {"experiments/processes.py"}
 COMMAND_LINES |= {"experiments/safe/run.py", "studio/runs.py"}  # the latter starts one
 FLAG = re.compile(r"(?<!var\()--[a-z]")  # var(--name) is CSS
 

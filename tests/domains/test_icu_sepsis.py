@@ -87,5 +87,7 @@ def test_without_the_package_one_sentence_says_what_to_install(monkeypatch):
     problem.cache_clear()
     source = DOMAINS["icu-sepsis"]  # listing domains does not need it
     assert (len(source.observation_names), len(source.action_names), source.discount) == (47, 25, 1.0)
-    with pytest.raises(ImportError, match=r"^icu-sepsis reads the tables of a package of that name: pip install"):
+    with pytest.raises(
+        ImportError, match=r"^the domain icu-sepsis needs the package icu-sepsis, .*: pip install icu-sepsis$"
+    ):
         source.collect(1)

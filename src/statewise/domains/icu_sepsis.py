@@ -60,7 +60,9 @@ def _tables() -> Path:
     """The folder of the package's tables; the package itself, which needs gymnasium, is not imported."""
     package = find_spec("icu_sepsis")
     if package is None or package.origin is None:
-        raise ImportError("icu-sepsis reads the tables of a package of that name: pip install icu-sepsis")
+        raise ImportError(
+            "the domain icu-sepsis needs the package icu-sepsis, whose tables it reads: pip install icu-sepsis"
+        )
     return Path(package.origin).parent / "envs" / "assets"
 
 
