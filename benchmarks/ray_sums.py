@@ -9,6 +9,8 @@ which sends the arrays, is told apart. The digits of all are compared.
 
 import argparse
 import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as Ray's workers have: more threads round otherwise
 import tempfile
 import time
 from pathlib import Path
