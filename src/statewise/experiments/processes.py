@@ -11,13 +11,12 @@ from typing import TypeVar
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
-# One thread each: the processes share the cores among them, and an accelerator's memory
-SHARED = {
+ONE_THREAD = {  # each: the processes share the cores among them
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
 }
+SHARED = {**ONE_THREAD, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # and an accelerator's memory
 
 
 def side_by_side(compute: Callable[[Part], Result], parts: Iterable[Part], processes: int) -> Iterator[Result]:

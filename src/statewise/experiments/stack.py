@@ -46,17 +46,19 @@ def stacked(prepared: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
 
 
-def stack_of(prepared: Any) -> tuple[bool, ...]:
-    """Whether rows have a clock, whether the state ratio has, and whether all actions are valued in closed form; and
-    whether the ratio is that of a sample.
+def stack_of(prepared: Any) -> tuple[int, ...]:
+    """How many episodes there are, and whether any terminated; whether rows have a clock, whether the state ratio has,
+    and whether all actions are valued in closed form; and whether the ratio is that of a sample.
 
     Logs of which all that holds alike can be stacked.
     """
     log = getattr(prepared, "log", prepared)
-    rows, known = getattr(log, "rows", None), getattr(log, "known", None)
+    if not isinstance(log, DeviceLog):  # of an algorithm that is not compiled
+        return ()
     flow = getattr(getattr(prepared, "ground", None), "flow", None)
-    clocks = rows is not None and rows.timed, flow is not None and flow.memory is not None
-    return *clocks, known is not None, flow is not None and flow.sample is not None
+    episodes = log.starts.shape[0], log.terminal.shape[0] > 0
+    clocks = log.rows.timed, flow is not None and flow.memory is not None
+    return *episodes, *clocks, log.known is not None, flow is not None and flow.sample is not None
 
 
 def part_of(stack: Any, which: Sequence[int]) -> Any:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from statewise.data.concat import concat
 from statewise.data.dataset import Dataset
-from statewise.learning.fit import fit
+from statewise.experiments.together import Asked, apart, learned
 from statewise.ope.certify import Certificate, certify, learning_part
 from statewise.policies.simple import constants
 
@@ -38,12 +39,11 @@ def answer(
     part = learning_part(logs[-1]) if training is None else training
     learning, judging = logs[-1].split(part, seed=seed)
     everything = concat([*logs[:-1], learning]) if len(logs) > 1 else learning
-    began = time.perf_counter()
-    learned = {name: fit(everything, config, seeds=[seed]).policies[0] for name, config in settings.items()}
-    fitted = time.perf_counter()
+    found = learned([Asked(everything, config, seed) for config in settings.values()])
     rules = constants(learning)
-    certificate = certify(
-        {**learned, **rules},
+    certificate, seconds = apart(
+        _certified,
+        {**{name: one.policy for name, one in zip(settings, found, strict=True)}, **rules},
         judging,
         learning=learning,
         simple=rules,
@@ -52,4 +52,11 @@ def answer(
         seed=seed,
         part=1 - part,
     )
-    return Answer(certificate, fitted - began, time.perf_counter() - fitted)
+    return Answer(certificate, sum(one.seconds for one in found), seconds)
+
+
+def _certified(*arguments: Any, **named: Any) -> tuple[Certificate, float]:
+    """Without what the judge made of the log, which is large; and the seconds that it took."""
+    began = time.perf_counter()
+    certificate = replace(certify(*arguments, **named), judged=None)
+    return certificate, time.perf_counter() - began

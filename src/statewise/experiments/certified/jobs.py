@@ -3,8 +3,8 @@
     out/jobs/CELL/SEED.json                 rows, one a round; settings, fingerprints of the logs, machine and commit
     out/policies/CELL/SEED/1.safetensors    what round 1 deployed, to resume the run after it
 
-A log that is done is not run again, and a run of rounds is resumed after its last finished round. Nothing here needs
-more than the learning libraries.
+A log that is done is not run again, and a run of rounds is resumed after its last finished round. On an accelerator
+several processes certify, while one learns from all logs together. Nothing here needs more than the learning libraries.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from statewise.experiments import manifest, provenance, records
 from statewise.experiments.certified.answer import answer
 from statewise.experiments.processes import side_by_side
 from statewise.experiments.study import Cell, Study
+from statewise.experiments.together import accelerated, together
 from statewise.learning.runs import RunError
 from statewise.policies.files import load_policy
 
@@ -67,7 +68,12 @@ def run(study: Study, out: Path, notify: Notify, processes: int = 1) -> None:
         left = [job for job in jobs(study) if len(rows_of(study, job, out)) < study.rounds]
         notify(f"{study.name}: {len(left)} {'runs' if study.kind == 'rounds' else 'logs'} left to run")
         solve = partial(solve_job, study, out)
-        solved = mapped(solve, left) if processes == 1 else side_by_side(solve, left, processes)
+        if processes == 1:
+            solved = mapped(solve, left)
+        elif accelerated():
+            solved = together(solve, left, processes)
+        else:
+            solved = side_by_side(solve, left, processes)
         for number, (job, record) in enumerate(solved, start=1):
             if isinstance(record, str):
                 notify(f"{number} of {len(left)}: {job.cell.name}, {job.seed}: skipped; {record}")

@@ -25,15 +25,15 @@ from statewise.domains.source import Exact, Family
 from statewise.domains.tabular import Policy
 from statewise.experiments import manifest, provenance, records
 from statewise.experiments.processes import side_by_side
-from statewise.experiments.runner import Learner, identity
+from statewise.experiments.runner import identity
 from statewise.experiments.safe import METHODS
 from statewise.experiments.safe.finite_log import FiniteLog
-from statewise.experiments.stack import stack_of
 from statewise.experiments.study import Cell, Method, Study
-from statewise.learning.fit import prepare
+from statewise.experiments.together import Asked, accelerated, learned, together
 from statewise.learning.runs import RunError
 
-TABULAR_BLOCK, LEARNING_BLOCK = 50, 10  # logs; those of a learner are stacked, and share a compiled program
+# Logs of a block. Those of a learner are stacked, and share a compiled program; a certificate takes long by itself
+TABULAR_BLOCK, LEARNING_BLOCK, CERTIFIED_BLOCK = 50, 10, 1
 
 
 class Block(NamedTuple):
@@ -64,6 +64,9 @@ def run(study: Study, out: Path, notify: Callable[[str], None], processes: int =
         solved = mapped(partial(solve_block, study), left)
         for number, (block, (arrays, seconds)) in enumerate(zip(left, solved, strict=True), start=1):
             notify(f"{number} of {len(left)}: {_write(block, arrays, seconds, out)}")
+    elif accelerated():
+        for line in together(partial(run_block, study, out), left, processes):
+            notify(line)
     elif left:
         same_logs = [list(group) for _, group in groupby(left, key=lambda block: (block.cell.name, block.seeds))]
         for lines in side_by_side(partial(_run_blocks, study, out), same_logs, processes):
@@ -73,14 +76,13 @@ def run(study: Study, out: Path, notify: Callable[[str], None], processes: int =
 
 
 def _run_blocks(study: Study, out: Path, group: Sequence[Block]) -> list[str]:
-    return [run_block(study, block, out) for block in group]
+    return [run_block(study, out, block) for block in group]
 
 
 def blocks(study: Study) -> Iterator[Block]:
-    """What learns comes first. The same seeds follow one another, since making a random problem takes longest."""
-    for learning in (True, False):
-        methods = [method for method in study.methods if _learns(method) == learning]
-        size = LEARNING_BLOCK if learning else TABULAR_BLOCK
+    """What takes longest comes first. The same seeds follow one another, since making a random problem takes long."""
+    for size in (CERTIFIED_BLOCK, LEARNING_BLOCK, TABULAR_BLOCK):
+        methods = [method for method in study.methods if _size(method) == size]
         for first in range(0, len(study.datasets), size):
             for cell in study.cells:
                 for method in methods:
@@ -89,7 +91,7 @@ def blocks(study: Study) -> Iterator[Block]:
                         yield Block(cell, method, seeds)
 
 
-def run_block(study: Study, block: Block, out: Path) -> str:
+def run_block(study: Study, out: Path, block: Block) -> str:
     """Writes the block's files; returns a line about it."""
     return _write(block, *solve_block(study, block), out)
 
@@ -158,34 +160,28 @@ def share(arrays: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def _each(method: Callable[[FiniteLog], Policy | None], logs: Sequence[FiniteLog]) -> list[Outcome]:
-    outcomes = []
-    for log in logs:
-        began = time.perf_counter()
-        policy = method(log)
-        outcomes.append(Outcome(policy, time.perf_counter() - began))
-    return outcomes
+    return [_outcome(method, log) for log in logs]
+
+
+def _outcome(method: Callable[[FiniteLog], Policy | None], log: FiniteLog) -> Outcome:
+    began = time.perf_counter()
+    policy = method(log)
+    return Outcome(policy, time.perf_counter() - began)
 
 
 def _learned(config: Any, logs: Sequence[FiniteLog]) -> list[Outcome]:
     """An algorithm of the package on whole logs, in one compiled program: one after another, or side by side."""
-    prepared = {log.seed: prepare(config, log.dataset) for log in logs}
-    kinds = {seed: stack_of(data) for seed, (data, _) in prepared.items()}
-    outcomes: dict[int, Outcome] = {}
-    for kind in sorted(set(kinds.values())):
-        alike = [log for log in logs if kinds[log.seed] == kind]
-        learn = Learner(config, {log.seed: prepared[log.seed] for log in alike})
-        for group in [alike] if learn.together else [[log] for log in alike]:
-            began = time.perf_counter()
-            histories = learn([log.seed for log in group], stride=config.updates)
-            seconds = (time.perf_counter() - began) / len(group)
-            for log, history in zip(group, histories, strict=True):
-                table = np.asarray(history.policies[-1].probabilities(log.seen), np.float64)
-                outcomes[log.seed] = Outcome(table, seconds)
-    return [outcomes[log.seed] for log in logs]
+    found = learned([Asked(log.dataset, config, log.seed) for log in logs])
+    return [
+        Outcome(np.asarray(one.policy.probabilities(log.seen), np.float64), one.seconds)
+        for log, one in zip(logs, found, strict=True)
+    ]
 
 
-def _learns(method: Method) -> bool:
-    return method.algorithm not in METHODS or method.algorithm == "certified"
+def _size(method: Method) -> int:
+    if method.algorithm == "certified":
+        return CERTIFIED_BLOCK
+    return TABULAR_BLOCK if method.algorithm in METHODS else LEARNING_BLOCK
 
 
 def _done(study: Study, block: Block, out: Path) -> bool:

@@ -1,0 +1,173 @@
+"""Jobs that learn together: an accelerator learns from the logs of all of them in one compiled program.
+
+Each job goes its own way, in a thread. One of them works at a time, and hands over where it waits: for `learned`, until
+every job that still runs waits for that too; and for `apart`, until a process of its own has done what an accelerator
+is no good for. Without `together`, both do at once what they are asked.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import islice
+from multiprocessing import get_context
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+
+from statewise.algorithms import Settings, algorithm_of
+from statewise.data.dataset import Dataset
+from statewise.experiments.processes import ONE_THREAD
+from statewise.experiments.stack import stack_of, stacked
+from statewise.learning.fit import fit, keys_of, prepare
+from statewise.learning.program import program, stretches
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+_current: ContextVar[Meeting | None] = ContextVar("meeting", default=None)
+
+
+def learned(asked: Sequence[Asked]) -> list[Learned]:
+    """What each leads to; together with what the other jobs ask for, where there are some."""
+    meeting = _current.get()
+    return learn_all(asked) if meeting is None else meeting.learned(asked)
+
+
+def apart(compute: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
+    """`compute(…)`, in another process where jobs learn together."""
+    meeting = _current.get()
+    return compute(*arguments, **named) if meeting is None else meeting.apart(compute, *arguments, **named)
+
+
+def together(compute: Callable[[Part], Result], parts: Sequence[Part], processes: int) -> Iterator[Result]:
+    """What becomes of each part, as they are finished; `processes` share what is done apart."""
+    with _on_cpu_cores(processes) as pool, ThreadPoolExecutor(max(len(parts), 1)) as threads:
+        meeting = Meeting(pool, len(parts))
+        for finished in as_completed([threads.submit(meeting.attend, compute, part) for part in parts]):
+            yield finished.result()
+
+
+def accelerated() -> bool:
+    """Whether there is an accelerator, on which logs are learned from side by side in hardly more time than one."""
+    return jax.default_backend() != "cpu"
+
+
+class Asked(NamedTuple):
+    """What is to be learned, and from what."""
+
+    log: Dataset
+    config: Settings
+    seed: int
+
+
+class Learned(NamedTuple):
+    """The last policy, and the seconds that it took; of several learned together, each one's share."""
+
+    policy: Any
+    seconds: float
+
+
+class Meeting:
+    """Where jobs wait for each other."""
+
+    def __init__(self, pool: ProcessPoolExecutor, jobs: int):
+        self.pool, self.running = pool, jobs
+        self.turn = threading.Lock()  # held by the job that works
+        self.waiting: list[tuple[Sequence[Asked], Future[list[Learned]]]] = []
+
+    def attend(self, compute: Callable[[Part], Result], part: Part) -> Result:
+        """Runs a job."""
+        _current.set(self)  # each thread has a context of its own
+        with self.turn:
+            try:
+                return compute(part)
+            finally:
+                self.running -= 1
+                self._learn_if_all_wait()
+
+    def learned(self, asked: Sequence[Asked]) -> list[Learned]:
+        found: Future[list[Learned]] = Future()
+        self.waiting.append((asked, found))
+        self._learn_if_all_wait()
+        return self._awaited(found)
+
+    def apart(self, compute: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
+        return self._awaited(self.pool.submit(compute, *arguments, **named))
+
+    def _awaited(self, found: Future[Result]) -> Result:
+        self.turn.release()
+        try:
+            return found.result()
+        finally:
+            self.turn.acquire()
+
+    def _learn_if_all_wait(self) -> None:
+        if not self.waiting or len(self.waiting) < self.running:
+            return
+        waiting, self.waiting = self.waiting, []
+        try:
+            everything = iter(learn_all([one for asked, _ in waiting for one in asked]))
+        except BaseException as error:
+            for _, found in waiting:
+                found.set_exception(error)
+            return
+        for asked, found in waiting:
+            found.set_result(list(islice(everything, len(asked))))
+
+
+def learn_all(asked: Sequence[Asked]) -> list[Learned]:
+    """Each in its place: those whose settings are the same and whose logs can be stacked are one program."""
+    prepared, found = {}, {}
+    alike: dict[Any, list[int]] = defaultdict(list)
+    for place, one in enumerate(asked):
+        if algorithm_of(one.config).compiled:
+            prepared[place] = prepare(one.config, one.log)
+            alike[one.config, stack_of(prepared[place][0])].append(place)
+        else:
+            found[place] = _alone(one)
+    for (config, _), places in alike.items():
+        began = time.perf_counter()
+        data, views = zip(*(prepared.pop(place) for place in places), strict=True)
+        running = program(config, stacked(data), keys_of([asked[place].seed for place in places]), apart=True)
+        (last,) = stretches(running, running.begin(), 0, config.updates, config.updates)
+        policies = running.policies(last.states, views)
+        seconds = (time.perf_counter() - began) / len(places)
+        found |= {place: Learned(policy, seconds) for place, policy in zip(places, policies, strict=True)}
+    return [found[place] for place in range(len(asked))]
+
+
+def _alone(asked: Asked) -> Learned:
+    began = time.perf_counter()
+    (policy,) = fit(asked.log, asked.config, seeds=[asked.seed]).policies
+    return Learned(policy, time.perf_counter() - began)
+
+
+@contextmanager
+def _on_cpu_cores(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that leave the accelerator to this one."""
+    with _environment({**ONE_THREAD, "JAX_PLATFORMS": "cpu"}):
+        pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+        list(pool.map(abs, range(processes)))  # they start with what the environment says now
+    with pool:
+        yield pool
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,102 @@
+"""Jobs that learn together: each gets what it would have learned alone, wherever the others are."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from chain import chain
+from statewise.algorithms.behaviour_cloning import BehaviourCloning
+from statewise.experiments import together as module
+from statewise.experiments.together import Asked, apart, learned, together
+from statewise.learning.fit import fit
+
+SOURCE = chain()
+LOGS = {seed: SOURCE.collect(30, seed) for seed in (1, 2, 3)}
+LONGER = SOURCE.collect(40, 4)
+CLONING = BehaviourCloning(discount=1.0, updates=3)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What was asked for at a time."""
+    made, whole = [], module.learn_all
+
+    def counting(asked):
+        made.append([one.seed for one in asked])
+        return whole(asked)
+
+    monkeypatch.setattr(module, "learn_all", counting)
+    return made
+
+
+def alone(log, config, seed):
+    return fit(log, config, seeds=[seed]).policies[0].probabilities(SOURCE.seen)
+
+
+def seen(one):
+    return one.policy.probabilities(SOURCE.seen)
+
+
+def test_without_others_each_is_what_fit_learns():
+    asked = [Asked(LOGS[1], CLONING, 1), Asked(LONGER, CLONING, 4), Asked(LOGS[2], CLONING, 2)]
+    for one, found in zip(asked, learned(asked), strict=True):
+        np.testing.assert_allclose(seen(found), alone(*one), atol=1e-5)
+        assert found.seconds > 0
+
+
+def test_jobs_that_wait_are_learned_at_a_time_and_get_their_own(calls):
+    def job(seed):
+        (first,) = learned([Asked(LOGS[seed], CLONING, seed)])
+        if seed == 3:  # the others go on without it
+            return seed, [seen(first)]
+        second = learned([Asked(LOGS[seed], CLONING, 10 + seed), Asked(LONGER, CLONING, 20 + seed)])
+        return seed, [seen(one) for one in (first, *second)]
+
+    found = dict(together(job, [1, 2, 3], processes=1))
+    assert [sorted(seeds) for seeds in calls] == [[1, 2, 3], [11, 12, 21, 22]]
+    for seed, policies in found.items():
+        np.testing.assert_allclose(policies[0], alone(LOGS[seed], CLONING, seed), atol=1e-5)
+        for more, policy in zip((10, 20), policies[1:], strict=False):
+            log = LOGS[seed] if more == 10 else LONGER
+            np.testing.assert_allclose(policy, alone(log, CLONING, more + seed), atol=1e-5)
+
+
+def test_one_job_works_at_a_time_and_what_is_apart_is_done_by_another_process():
+    working, most = [], []
+
+    def job(number):
+        working.append(number)
+        most.append(len(working))
+        working.remove(number)
+        return apart(os.getpid)
+
+    processes = list(together(job, range(4), processes=1))
+    assert max(most) == 1
+    assert len(set(processes)) == 1
+    assert processes[0] != os.getpid()
+    assert apart(os.getpid) == os.getpid()
+    assert apart(int, "11", base=2) == 3
+
+
+def test_what_fails_reaches_every_job_that_waits_for_it(monkeypatch):
+    def broken(asked):
+        raise ArithmeticError("no number")
+
+    monkeypatch.setattr(module, "learn_all", broken)
+
+    def job(seed):
+        with pytest.raises(ArithmeticError, match="no number"):
+            learned([Asked(LOGS[seed], CLONING, seed)])
+        return threading.get_ident()
+
+    assert len(set(together(job, [1, 2], processes=1))) == 2
+
+
+def test_settings_that_differ_are_programs_of_their_own():
+    other = BehaviourCloning(discount=1.0, updates=2)
+    first, second = learned([Asked(LOGS[1], CLONING, 1), Asked(LOGS[1], other, 1)])
+    np.testing.assert_allclose(seen(first), alone(LOGS[1], CLONING, 1), atol=1e-5)
+    np.testing.assert_allclose(seen(second), alone(LOGS[1], other, 1), atol=1e-5)
+    assert np.abs(seen(first) - seen(second)).max() > 1e-5
