@@ -54,7 +54,7 @@ def _worlds(monkeypatch):
     monkeypatch.setattr(DOMAINS, "_entries", {**DOMAINS._entries, **worlds})
 
 
-def at_once(logs, settings, *, discount, today=None):
+def at_once(logs, settings, *, discount, today=None, kept=None):
     """An answer without learning: a step towards the better action, where one is better."""
     better = logs[-1].rewards.max() > 0.6
     start = linear(BEHAVIOUR) if today is None else today
@@ -125,6 +125,24 @@ def test_a_row_says_what_a_log_certified_and_what_that_is_worth(study, tmp_path,
     assert 0 < row["low"] <= row["value"] - row["today"] + 1e-9
     assert row["tried"][0][2]
     assert record["fingerprints"] == [source.collect(200, seed=301).fingerprint]
+
+
+def test_what_was_learned_is_kept_and_certified_without_learning_again(study, tmp_path, monkeypatch):
+    small.defaults(monkeypatch)
+    small.few_steps(monkeypatch)
+    one = replace(study, cells=study.cells[:1], datasets=(301,))
+    run(one, tmp_path, lambda message: None)
+    (path,) = (tmp_path / "learned" / "chain" / "301").iterdir()
+    assert path.name == "behaviour-cloning.safetensors"
+    before = rows(tmp_path)
+    (tmp_path / "jobs" / "chain" / "301.json").unlink()
+    monkeypatch.setattr("statewise.experiments.certified.answer.learned", None)
+    run(one, tmp_path, lambda message: None)
+    assert rows(tmp_path) == before
+    (tmp_path / "jobs" / "chain" / "301.json").unlink()
+    other = replace(one, methods=(replace(one.methods[0], settings={"updates": 3}),))
+    with pytest.raises(RunError, match=r"cloning\.safetensors: made with other settings; choose another folder"):
+        run(other, tmp_path, lambda message: None)
 
 
 def test_where_nothing_is_certified_today_stays(study, out):

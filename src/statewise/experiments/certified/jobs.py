@@ -1,6 +1,7 @@
 """Runs a study of what logs certify, one log or one run of rounds to a job; in one process or in many.
 
     out/jobs/CELL/SEED.json                 rows, one a round; settings, fingerprints of the logs, machine and commit
+    out/learned/CELL/SEED/ALGORITHM.safetensors    what was learned from a log, to certify it elsewhere or again
     out/policies/CELL/SEED/1.safetensors    what round 1 deployed, to resume the run after it
 
 A log that is done is not run again, and a run of rounds is resumed after its last finished round. On an accelerator
@@ -47,6 +48,9 @@ class Job(NamedTuple):
 
     def path(self, out: Path) -> Path:
         return out / "jobs" / records.slug(self.cell.name) / f"{self.seed}.json"
+
+    def learned_path(self, out: Path) -> Path:
+        return out / "learned" / records.slug(self.cell.name) / str(self.seed)
 
     def policy_path(self, out: Path, number: int) -> Path:
         return out / "policies" / records.slug(self.cell.name) / str(self.seed) / f"{number}.safetensors"
@@ -123,17 +127,17 @@ def identity(study: Study, cell: Cell) -> str:
 def solve_job(study: Study, out: Path, job: Job) -> tuple[Job, dict[str, Any] | str]:
     """The job's record; or what it needs, where that is not installed."""
     try:
-        return job, (_rounds(study, out, job) if study.kind == "rounds" else _certified(study, job))
+        return job, (_rounds if study.kind == "rounds" else _certified)(study, out, job)
     except ImportError as error:
         return job, str(error)
 
 
-def _certified(study: Study, job: Job) -> dict[str, Any]:
+def _certified(study: Study, out: Path, job: Job) -> dict[str, Any]:
     cell, seed = job
     source: Any = DOMAINS[cell.domain]
     source = source.problem(seed) if isinstance(source, Family) else source
     log = source.collect(cell.episodes, seed)
-    found = answer((log,), _settings(study, cell), discount=source.discount)
+    found = answer((log,), _settings(study, cell), discount=source.discount, kept=job.learned_path(out))
     certificate = found.certificate
 
     def worth(policy: Any) -> float:
