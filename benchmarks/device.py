@@ -63,6 +63,16 @@ def problems() -> dict[str, tuple[OPPOSD, Dataset]]:
     }
 
 
+def shortened(config: OPPOSD) -> OPPOSD:
+    """With a short warm start, which is not timed."""
+    return replace(
+        config,
+        critic=replace(config.critic, warm_steps=10),
+        actor=replace(config.actor, clone_steps=10),
+        ratio=replace(config.ratio, warm_steps=10) if hasattr(config.ratio, "warm_steps") else config.ratio,
+    )
+
+
 def counted(jaxpr: Any) -> np.ndarray:
     """Operations and bytes of a program as written."""
     total = np.zeros(2)
@@ -103,12 +113,7 @@ def size_of(shaped: Any) -> int:
 
 def measured(config: OPPOSD, dataset: Dataset, seeds: int, repeats: int) -> tuple[float, np.ndarray, dict[str, float]]:
     """Milliseconds for one update of all seeds, its counts, and XLA's."""
-    short = replace(  # the warm start is not timed
-        config,
-        critic=replace(config.critic, warm_steps=10),
-        actor=replace(config.actor, clone_steps=10),
-        ratio=replace(config.ratio, warm_steps=10) if hasattr(config.ratio, "warm_steps") else config.ratio,
-    )
+    short = shortened(config)
     data = prepare(short, dataset)[0]
     keys = keys_of(range(seeds))
     running = program(short, data, keys)

@@ -16,6 +16,7 @@ from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, KnownStates, Rows
 from statewise.ops.keys import key_for
+from statewise.ops.loops import in_turn
 from statewise.ops.networks import Least, Network, initial_network, members, seen_by
 from statewise.ops.returns import lambda_returns
 from statewise.parts import known_values
@@ -216,5 +217,5 @@ def fit(
         loss_now = partial(loss, target=value.target, batch=batch, ended=ended)
         return descend_tracked(value, optimiser(settings), loss_now, settings.target_rate)
 
-    value, losses = jax.lax.scan(step, value, (batches, ended.reshape(steps, count, log.rows.features)))
+    value, losses = in_turn(step, value, (batches, ended.reshape(steps, count, log.rows.features)))
     return value, losses[-1]

@@ -11,6 +11,7 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from statewise.ops.keys import key_for
+from statewise.ops.loops import in_turn
 from statewise.ops.networks import Network
 
 T = TypeVar("T")
@@ -58,4 +59,4 @@ def descend(
     def step(learned: Learned, batch: Any) -> tuple[Learned, Float[Array, ""]]:
         return descend_once(learned, optimiser, lambda network: loss(network, batch))
 
-    return jax.lax.scan(step, learned, batches)
+    return in_turn(step, learned, batches)
