@@ -49,6 +49,7 @@ from worlds.world import World, earnable
 
 FIRST = 1000  # seed of the first reported log
 AT_ONCE = 5  # logs that a process is handed at a time
+SAVING = 10  # seconds between two saves
 SIMULATED = 400_000  # episodes behind a simulated truth
 FALSE, LEAST, POWER = 0.025, 0.92, 0.8  # the aims
 EFFECTIVE = 50  # episodes
@@ -114,10 +115,13 @@ def some(name: str, seeds: list[int]) -> tuple[str, dict[str, Record]]:
 
 
 def run(names: Iterable[str], seeds: Iterable[int], jobs: int, known: Records, path: Path | None) -> None:
-    """Adds what is not yet known; saved as it comes, so that an interrupted run can go on."""
+    """Adds what is not yet known, the first logs of all worlds first; saved now and then, so that a run can go on."""
     wanted = {name: [seed for seed in seeds if str(seed) not in known.get(name, {})] for name in names}
-    tasks = [(name, left[i : i + AT_ONCE]) for name, left in wanted.items() for i in range(0, len(left), AT_ONCE)]
+    longest = max(map(len, wanted.values()), default=0)
+    blocks = [(name, left[i : i + AT_ONCE]) for i in range(0, longest, AT_ONCE) for name, left in wanted.items()]
+    tasks = [(name, block) for name, block in blocks if block]
     total, done, start = sum(map(len, wanted.values())), 0, time.perf_counter()
+    saved = start
     os.environ.update(ONE_CORE)  # processes that are spawned inherit it
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         for finished in as_completed([pool.submit(some, *task) for task in tasks]):
@@ -127,8 +131,9 @@ def run(names: Iterable[str], seeds: Iterable[int], jobs: int, known: Records, p
             answers = Counter(record["answer"] for record in known[name].values())
             said = ", ".join(f"{answer[:60]} {count}" for answer, count in answers.most_common())
             print(f"{done}/{total} in {time.perf_counter() - start:.0f} s  {name}: {said}", flush=True)
-            if path is not None:
+            if path is not None and time.perf_counter() > saved + SAVING:
                 save(known, path)
+                saved = time.perf_counter()
 
 
 def save(records: Records, path: Path) -> None:
