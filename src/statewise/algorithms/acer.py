@@ -42,7 +42,7 @@ class ACER:
 
     discount: float | None = None  # None: taken from the log, which gives 1 where episodes terminate
     value_discount: float = 0.99  # values bootstrap with at most this
-    critic: QNetwork = field(default_factory=lambda: QNetwork(batch=2000))  # settings of Q
+    critic: QNetwork = field(default_factory=lambda: QNetwork(hidden=(128, 128), batch=2000))  # settings of Q
     trace: float = 1.0  # λ of Retrace
     truncation: float = 10.0  # c, the largest ρ of the first term
     trust: float | None = 1.0  # δ, the size of the trust region; None: no trust region

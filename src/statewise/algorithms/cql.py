@@ -40,7 +40,7 @@ class CQL:
 
     discount: float | None = None  # None: taken from the log, which gives 1 where episodes terminate
     value_discount: float = 0.99  # values bootstrap with at most this
-    critic: QNetwork = field(default_factory=lambda: QNetwork(hidden=(32, 32), learning_rate=1e-4))  # settings of Q
+    critic: QNetwork = field(default_factory=lambda: QNetwork(hidden=(32, 32), learning_rate=3e-4))  # settings of Q
     conservatism: float = 0.1  # α; 0 gives plain double Q-learning
     temperature: float = 0.005  # τ of the softmax policy over Q, in units of the log's returns
     updates: int = 1000  # updates of the policy

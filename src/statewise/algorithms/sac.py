@@ -43,7 +43,7 @@ class SAC:
     critic: QNetwork = field(default_factory=QNetwork)  # settings of Q
     temperature: Temperature = field(default_factory=Temperature)  # settings of τ
     hidden: tuple[int, ...] = (32, 32)  # layers of the policy
-    learning_rate: float = 1e-3  # step size of the policy
+    learning_rate: float = 3e-4  # step size of the policy
     decay: bool = True  # the learning rate falls to 0 over the run, so that the last policy has settled
     batch: int = 1000  # rows in each update of the policy
     updates: int = 1000  # updates of the policy
