@@ -10,7 +10,7 @@ from statewise.data.concat import concat
 from statewise.data.dataset import Dataset
 from statewise.learning.fit import fit
 from statewise.ope.certify import Certificate, certify, learning_part
-from statewise.policies.simple import constants
+from statewise.ope.unlearned import unlearned
 
 
 class Answer(NamedTuple):
@@ -33,7 +33,8 @@ def answer(
     """Learns from all logs with each of the settings, and certifies a step from the newest log's policy.
 
     A part of the newest log is not learned from, and judges: all but the share `training` of its episodes (None: as
-    `improve` does). Beside what was learned compete the rules that always take one action.
+    `improve` does). Beside what was learned compete the rules that always take one action, and doing as today more
+    consistently.
     """
     part = learning_part(logs[-1]) if training is None else training
     learning, judging = logs[-1].split(part, seed=seed)
@@ -41,12 +42,13 @@ def answer(
     began = time.perf_counter()
     learned = {name: fit(everything, config, seeds=[seed]).policies[0] for name, config in settings.items()}
     fitted = time.perf_counter()
-    rules = constants(learning)
+    rules, consistent = unlearned(learning, judging, seed)
     certificate = certify(
-        {**learned, **rules},
+        {**learned, **consistent, **rules},
         judging,
         learning=learning,
         simple=rules,
+        unlearned=consistent,
         today=today,
         discount=discount,
         seed=seed,
