@@ -334,6 +334,36 @@ def test_of_several_logs_all_are_learned_from_and_the_newest_is_today(tmp_path, 
     np.testing.assert_allclose(second.certificate.today.probabilities(np.eye(4)), today)
 
 
+def test_in_one_log_of_two_loggers_the_newest_is_today(tmp_path, monkeypatch):
+    """As if each had a file of its own; what both did is never mixed into one practice."""
+    today = np.array([[0.8, 0.2], [0.2, 0.8], [0.8, 0.2], [0.8, 0.2]])
+    first, newest = log(units=False), log(today, units=False)
+    named = [replace(one, logged_by=np.full(EPISODES, name)) for one, name in ((first, "run-1"), (newest, "run-2"))]
+    seen = []
+    monkeypatch.setattr(improvement, "_learn", lambda data, *rest: seen.append(data) or ({}, {}))
+
+    class Judging(Exception):
+        """What would judge is known."""
+
+    def stop(_, judging, **named):
+        raise Judging(judging, named["learning"])
+
+    monkeypatch.setattr(improvement, "certify", stop)
+    with pytest.raises(Judging) as stopped:
+        improve(sw.concat(named), CONFIG, plan=PLAN, out=tmp_path / "run")
+    learning, judging = newest.split(0.5, seed=0)
+    np.testing.assert_array_equal(seen[0].rewards, np.concatenate([first.rewards, learning.rewards]))
+    for part, expected in zip(stopped.value.args, (judging, learning), strict=True):
+        np.testing.assert_array_equal(part.rewards, expected.rewards)
+        np.testing.assert_array_equal(part.propensities, expected.propensities)
+    few = named[1].take(np.arange(9))
+    with pytest.raises(ValueError, match="the newest logger, run-2, has 9 episodes: it needs at least 15"):
+        improve(sw.concat([named[0], few]), CONFIG, plan=PLAN, out=tmp_path / "run")
+    with pytest.raises(Judging) as stopped:
+        improve(sw.concat([first, newest]), CONFIG, plan=PLAN, out=tmp_path / "run")
+    assert [part.episodes for part in stopped.value.args] == [EPISODES, EPISODES]  # joined as one: nobody named them
+
+
 def test_where_the_loggers_are_known_rows_are_weighed_by_all_of_them_together(tmp_path, monkeypatch):
     today = np.array([[0.8, 0.2], [0.2, 0.8], [0.8, 0.2], [0.8, 0.2]])
     logs = [log(), log(today)]

@@ -29,6 +29,7 @@ from statewise.base.tasks import elsewhere
 from statewise.data.concat import concat
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
+from statewise.data.loggers import by_logger
 from statewise.learning.apart import OutOfTime, Run, learn_apart
 from statewise.learning.fit import Progress, fit, settled
 from statewise.learning.runs import RunFolder
@@ -37,10 +38,10 @@ from statewise.learning.trackers.parquet import write_metrics
 from statewise.ope.certify import Certificate, certify, learning_part
 from statewise.ope.next_log import NextLog
 from statewise.ope.subgroups import named_columns
+from statewise.ope.unlearned import unlearned
 from statewise.plan import Plan
 from statewise.policies.external import as_target
 from statewise.policies.files import StoredPolicy
-from statewise.policies.simple import constants
 from statewise.propensities.balanced import together
 from statewise.propensities.estimate import estimate_propensities
 from statewise.report.content import ReportContent
@@ -130,7 +131,8 @@ def improve(
 ) -> Improvement:
     """Learns from a log, certifies a step towards what was learned, and writes policies and report to the folder `out`.
 
-    `log` may be several, oldest first: all are learned from, and the newest is what is done today. `config` holds the
+    `log` may be several, oldest first: all are learned from, and the newest is what is done today. So it is with a log
+    whose column `logger` names several: its newest logger is what is done today. `config` holds the
     settings of an algorithm, or is its name (default: OPPOSD). `today` is the policy that wrote the newest log, where
     it is known; otherwise it is modelled from the logged probabilities. `loggers` are the policies that wrote the logs,
     or all but the first, whose own is then modelled: with them rows are weighed by the probability under all of them
@@ -141,7 +143,8 @@ def improve(
     >>> answer.answer, answer.certificate.low, answer.next.sentence  # doctest: +SKIP
     """
     plan = Plan() if plan is None else plan
-    logs = (log,) if isinstance(log, Dataset) else tuple(log)
+    given = (log,) if isinstance(log, Dataset) else tuple(log)
+    logs = tuple(part for one in given for part in by_logger(one))
     concat(logs)  # refuses logs that do not fit together
     named_columns(logs[-1], plan.subgroups or ())
     _check_loggers(loggers, logs, today)
@@ -169,12 +172,13 @@ def _improved(
     older = [_with_propensities(one, plan, progress) for one in logs[:-1]]
     everything = _everything([*older, learning], loggers, plan.seed)
     runs, stopped = _learn(everything, configs, plan, out, deadline, progress)
-    rules = constants(learning)
+    rules, consistent = unlearned(learning, judging, plan.seed)
     certificate = certify(
-        {**_learned(runs), **rules},
+        {**_learned(runs), **consistent, **rules},
         judging,
         learning=learning,
         simple=rules,
+        unlearned=consistent,
         today=today,
         discount=discount,
         level=plan.level,
@@ -242,8 +246,9 @@ def _parts(log: Dataset, plan: Plan) -> tuple[Dataset, ...]:
     groups = int(log.groups.max()) + 1
     if groups < FEWEST:
         kind = "episode" if log.units is None else "unit"
+        which = "the log" if log.logged_by is None else f"the newest logger, {log.logged_by[-1]},"
         raise ValueError(
-            f"the log has {groups} {kind}{'' if groups == 1 else 's'}: it needs at least {FEWEST}, so that training "
+            f"{which} has {groups} {kind}{'' if groups == 1 else 's'}: it needs at least {FEWEST}, so that training "
             f"and evaluation use separate {kind}s, and a few hundred for an answer"
         )
     return log.split(learning_part(log), seed=plan.seed)

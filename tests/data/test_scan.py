@@ -20,7 +20,7 @@ from statewise.data.device import row_table
 from statewise.data.shards import ShardError
 
 ROWS = ("observations", "actions", "rewards", "propensities", "distributions", "legal")
-EPISODES = ("starts", "terminated", "final_observations", "episode_ids", "units")
+EPISODES = ("starts", "terminated", "final_observations", "episode_ids", "units", "loggers", "logged_by")
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def small(monkeypatch):
 
 
 def table(episodes=60, seed=0):
-    """Episodes of 5 to 20 decisions with numbers, words, gaps, final states, units and masks."""
+    """Episodes of 5 to 20 decisions with numbers, words, gaps, final states, units, loggers and masks."""
     rng = np.random.default_rng(seed)
     frames = []
     for e in range(episodes):
@@ -45,6 +45,7 @@ def table(episodes=60, seed=0):
                     "episode": [f"e{e * 7 % 61}"] * (n + 1),
                     "step": np.arange(n + 1),
                     "unit": [f"u{e // 3}"] * (n + 1),
+                    "logger": [f"l{e // 25}"] * n + last,
                     "obs_x": rng.normal(size=n + 1),
                     "obs_ward": rng.choice(["a", "b", "c"], n + 1).tolist(),
                     "obs_lab": [None if rng.random() < 0.2 else float(v) for v in rng.normal(size=n + 1)],

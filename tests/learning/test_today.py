@@ -8,7 +8,7 @@ import pytest
 
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
-from statewise.learning.today import divergence, model_of_today
+from statewise.learning.today import CONSISTENT, SHARPER, divergence, model_of_today, more_consistent, shown_by
 from statewise.ops.networks import Network
 from statewise.policies.files import load_policy
 
@@ -26,6 +26,31 @@ def test_it_finds_the_behaviour_from_few_rows(whole, tmp_path):
     assert np.abs(today.probabilities(np.eye(STATES)) - BEHAVIOUR).max() < (1e-3 if whole else 0.01)
     today.save(tmp_path / "today.safetensors")
     assert load_policy(tmp_path / "today.safetensors").card["algorithm"] == "model of today"
+
+
+def test_more_consistent_is_a_power_of_today_where_that_changes_anything():
+    sharper = more_consistent(LOG)
+    expected = BEHAVIOUR**SHARPER / (BEHAVIOUR**SHARPER).sum(axis=1, keepdims=True)
+    assert sharper is not None
+    assert np.abs(sharper.probabilities(np.eye(STATES)) - expected).max() < 1e-3
+    assert sharper.card["algorithm"] == CONSISTENT
+    even = np.full_like(LOG.distributions, 1 / ACTIONS)
+    assert more_consistent(replace(LOG, distributions=even)) is None
+    assert more_consistent(replace(LOG, distributions=None)) is None
+
+
+def test_today_is_shown_by_both_parts_where_whole_distributions_are_logged():
+    """Where the learning part lacks states, a model of it alone would do as it likes there."""
+    where = LOG.observations.argmax(axis=1)
+    with_last = np.unique(LOG.episode_of_step[where == STATES - 1])
+    without = np.setdiff1d(np.arange(LOG.episodes), with_last)
+    learning, judging = LOG.take(without[:15]), LOG.take(with_last)
+    assert (learning.observations.argmax(axis=1) < STATES - 1).all()
+    today = model_of_today(shown_by(learning, judging))
+    assert np.abs(today.probabilities(np.eye(STATES)) - BEHAVIOUR).max() < 1e-3
+    assert np.abs(model_of_today(learning).probabilities(np.eye(STATES)) - BEHAVIOUR)[-1].max() > 0.05
+    taken = replace(learning, distributions=None)
+    assert shown_by(taken, judging) is taken
 
 
 def test_the_divergence_of_taken_actions_has_the_mean_of_the_whole():

@@ -8,8 +8,9 @@ import pytest
 
 import statewise as sw
 from statewise.domains.collect import collect_tabular
+from statewise.domains.random_mdp import problem as random_mdp
 from statewise.domains.tabular import TabularMDP
-from statewise.ope.certify import most_promising
+from statewise.ope.certify import most_promising, worth_testing
 from statewise.ope.evaluate import prepare
 from statewise.ope.gate import compare
 from statewise.ope.next_log import chance_of, enough, more_of_today, situations
@@ -124,6 +125,49 @@ def test_a_simple_rule_is_preferred_where_it_promises_about_as_much():
     assert most_promising(found, 0.95, simple=["always a"]) == "always a"
     assert most_promising({"always a": unknown, "opposd": unknown}, 0.95, simple=["always a"]) == "opposd"
     assert most_promising({"always a": walked(1.0), "cql": walked(5.0)}, 0.95, simple=["always a"]) == "cql"
+
+
+def test_a_candidate_that_was_not_learned_is_tested_beside_and_alone_where_nothing_is_promised():
+    def known(gain, error=0.1):
+        return (Forecast(0.1, gain, error, True),)
+
+    unknown = (Forecast(0.1, 0.0, 0.0, False),)
+    both = {"opposd": known(5.0), "as today": known(1.0), "always a": known(0.1)}
+    assert worth_testing(both, 0.95, ["always a"], ["as today"]) == {"opposd": 0.8, "as today": 0.2}
+    # Φ⁻¹(.99) + Φ⁻¹(.975) = 4.29 errors, for a fifth of the level to do
+    assert worth_testing({**both, "as today": known(0.428)}, 0.95, ["always a"], ["as today"]) == {"opposd": 1.0}
+    three = {**both, "cql": known(6.0)}
+    assert worth_testing(three, 0.95, ["always a"], ["as today"]) == {"cql": 0.4, "opposd": 0.4, "as today": 0.2}
+    assert sum(worth_testing(three, 0.95, ["always a"], ["as today"]).values()) == pytest.approx(1)
+    nothing = {"opposd": unknown, "as today": unknown, "always a": unknown}
+    assert worth_testing(nothing, 0.95, ["always a"], ["as today"]) == {"as today": 1.0}
+    assert worth_testing(nothing, 0.95, ["always a"]) == {"opposd": 1.0}
+
+
+def test_where_the_learning_episodes_promise_nothing_the_way_is_geometric():
+    """Fewer than ten of them: a mixture takes what today seldom takes, and needs more episodes to be told from it."""
+    leaning = 0.9 * GREEDY + 0.1 * (1 - GREEDY)
+    learning, judging = log(40).split(0.2, seed=0)
+    found = sw.certify(lambda states: np.asarray(states) @ leaning, judging, learning=learning, discount=1.0)
+    assert not any(one.identified for one in found.forecast)
+    assert found.way == "geometric"
+    assert found.tried[0].step == 0.02
+
+
+def test_how_unevenly_episodes_count_is_compared_with_how_they_do_for_today():
+    """By counts, today's own rows weigh unevenly too: of a step, only what it adds says anything against its gain."""
+    source = random_mdp(306)
+    data = source.collect(40, seed=1)
+    ready, states = prepare(data, discount=source.discount), data.observations.argmax(axis=1)
+    way = Ends(source.behaviour[states], source.problem.optimal(source.discount)[states])
+
+    def uneven(step, near):
+        decision, _ = compare(way.at(step), ready, near=near)
+        return next(one.value for one in decision.measures if one.name == "even-weights")
+
+    assert uneven(0.0, near=True) == pytest.approx(0.0, abs=1e-9)
+    assert uneven(0.0, near=False) > 0.02
+    assert 0 < uneven(0.7, near=True) < uneven(0.7, near=False)
 
 
 def test_certify_returns_a_policy_that_is_better_in_truth_and_says_what_to_log_next():

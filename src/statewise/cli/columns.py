@@ -53,7 +53,8 @@ def _becomes(role: str, schema: Schema) -> str:
     if role == "propensity" and schema.propensity == "ignored":
         return "ignored: propensities are estimated"
     ordered = "not used, since step orders the rows" if "step" in schema.present else "orders the rows of an episode"
-    return {"time": ordered, "unit": "is never split between parts"}.get(role, "")
+    newest = "tells what is done today from what was done before"
+    return {"time": ordered, "unit": "is never split between parts", "logger": newest}.get(role, "")
 
 
 def columns_table(rows: list[ColumnRow]) -> Table:

@@ -25,6 +25,7 @@ from statewise.cli.scanned import scan_options
 from statewise.cli.terminal import answers, echo_json, messages
 from statewise.cli.types import Duration, RegisteredName, listed
 from statewise.data.dataset import Dataset
+from statewise.data.loggers import by_logger
 from statewise.improvement import Improvement, Plan, Stage, improve
 from statewise.learning.presets import OWN, preset
 from statewise.policies.external import as_target
@@ -100,7 +101,7 @@ def command(
     deployed, and goal.safetensors, what was learned. If interrupted, run the same command again to resume.
     """
     console = messages(quiet=as_json)
-    datasets = _read(logs, options, console)
+    datasets = [part for one in _read(logs, options, console) for part in by_logger(one)]
     settings, plan = _asked(config, options)
     out = Path("runs") / logs[-1].stem if out is None else out
     known = None if today is None else as_target(today)

@@ -11,6 +11,7 @@ from statewise.data.checks import check
 from statewise.data.dataset import Dataset
 from statewise.data.findings import Findings, LogWarning
 from statewise.data.horizon import percent
+from statewise.data.loggers import newest_last
 from statewise.data.rawlog import Columns, RawLog
 from statewise.data.threads import each
 
@@ -54,6 +55,7 @@ def _dataset(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
         ended = np.logical_or.reduceat(raw.terminated > 0, starts[:-1])
     final_observations = np.full((episodes, features), np.nan, dtype=raw.observations.dtype)
     units = None if raw.unit is None else raw.unit[starts[:-1]]
+    logged_by = None if raw.logger is None else raw.logger[starts[:-1]]
     keep: Any = slice(None)
     if len(final):
         episode_of_final = np.searchsorted(starts, final, side="right") - 1
@@ -99,6 +101,8 @@ def _dataset(raw: RawLog, starts: np.ndarray, final: np.ndarray) -> Dataset:
         observation_names=raw.observation_names,
         episode_ids=raw.episode_ids,
         units=units,
+        logged_by=logged_by,
+        loggers=None if logged_by is None else newest_last(logged_by),
         action_names=raw.action_names or (),
         ends=raw.horizon,
         schema=raw.schema,

@@ -43,6 +43,7 @@ def check(raw: RawLog) -> tuple[RawLog, Layout | None, Findings]:
     check_legal(decisions, actions)
     _check_ends(decisions)
     _check_units(ordered, layout, findings)
+    _check_loggers(ordered, layout, findings)
     return ordered, layout, findings
 
 
@@ -153,5 +154,24 @@ def _check_units(raw: RawLog, layout: Layout, findings: Findings) -> None:
             raw.columns.unit,
             rows_that(rows, "has a different unit from the previous row of the same episode"),
             "An episode belongs to one unit (patient, student, user)",
+            layout.source_rows(rows),
+        )
+
+
+def _check_loggers(raw: RawLog, layout: Layout, findings: Findings) -> None:
+    if raw.logger is None or raw.columns.logger in raw.unreadable:
+        return
+    nobody = layout.starts[:-1][raw.logger[layout.starts[:-1]] == ""]
+    if len(nobody):
+        rows = rows_that(nobody, "begins an episode without a logger", "begin episodes without a logger")
+        findings.fault(raw.columns.logger, rows, "Give every row a logger, or none", layout.source_rows(nobody))
+    changed = (raw.logger[1:] != raw.logger[:-1]) & (raw.logger[1:] != "") & (raw.logger[:-1] != "")
+    changed[layout.starts[1:-1] - 1] = False
+    rows = np.flatnonzero(changed) + 1
+    if len(rows):
+        findings.warn(
+            raw.columns.logger,
+            rows_that(rows, "has a different logger from the previous row of the same episode"),
+            "Such an episode counts as its first logger's",
             layout.source_rows(rows),
         )

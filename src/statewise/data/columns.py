@@ -18,7 +18,7 @@ from statewise.data.rawlog import NAMED, Columns
 Propensity = Literal["logged", "estimate"]
 Ends = Literal["terminated", "truncated"]
 
-OPTIONAL = ("step", "propensity", "terminated", "truncated", "unit")
+OPTIONAL = ("step", "propensity", "terminated", "truncated", "unit", "logger")
 LATER = ("action", "reward", "propensity", "terminated", "truncated")  # unknown before the decision
 
 
@@ -124,6 +124,9 @@ class _Finder:
             self.findings.fault(
                 name, "it is not known before the decision", "Remove it from `Columns(observations=...)`"
             )
+        if self.columns.logger in wanted:
+            advice = "Remove it from `Columns(observations=...)`, or call it something else"
+            self.findings.fault(self.columns.logger, "it says who decided, not in which state", advice)
         return [name for name in dict.fromkeys(wanted) if name in self.frame.columns]
 
     def _candidates(self) -> tuple[str, ...]:

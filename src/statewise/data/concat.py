@@ -30,6 +30,7 @@ def concat(logs: Sequence[Dataset]) -> Dataset:
         columns |= {"propensities": None, "distributions": None}
     columns["episode_ids"] = _distinct_ids(logs)
     columns["loggers"] = _numbered_loggers(logs)
+    columns["logged_by"] = _names_of_loggers(logs)
     offsets = np.cumsum([0, *(len(log) for log in logs)])
     starts = np.concatenate([[0], *(log.starts[1:] + offset for log, offset in zip(logs, offsets, strict=False))])
     said = next((log.ends for log in logs if log.ends is not None), None)
@@ -102,6 +103,18 @@ def _numbered_loggers(logs: Sequence[Dataset]) -> np.ndarray:
         parts.append(own + before)
         before += int(own.max()) + 1
     return np.concatenate(parts)
+
+
+def _names_of_loggers(logs: Sequence[Dataset]) -> np.ndarray | None:
+    """Where some logs name theirs, the others are named by their place."""
+    if all(log.logged_by is None for log in logs):
+        return None
+    return np.concatenate(
+        [
+            np.full(log.episodes, f"log {number}") if log.logged_by is None else np.asarray(log.logged_by).astype(str)
+            for number, log in enumerate(logs, start=1)
+        ]
+    )
 
 
 def _some(names: Sequence[str]) -> str:

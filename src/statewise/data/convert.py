@@ -50,6 +50,13 @@ class Converter:
             return None
         return self._named(name, "some rows have no unit", "Give every row a unit").to_numpy()
 
+    def loggers(self) -> np.ndarray | None:
+        """As words; rows of final states have none."""
+        name = self.columns.logger
+        if name not in self.frame.columns:
+            return None
+        return self.frame[name].cast(pl.String).fill_null("").to_numpy()
+
     def _named(self, name: str, problem: str, advice: str) -> pl.Series:
         series = self.frame[name]
         if series.dtype.is_float():

@@ -18,7 +18,7 @@ from statewise.data.origin import Origin
 from statewise.data.schema import Schema
 
 ROW_COLUMNS = ("observations", "actions", "rewards", "propensities", "distributions", "legal", "targets", "live")
-EPISODE_COLUMNS = ("terminated", "final_observations", "episode_ids", "units", "loggers")
+EPISODE_COLUMNS = ("terminated", "final_observations", "episode_ids", "units", "loggers", "logged_by")
 
 
 @runtime_checkable
@@ -70,6 +70,7 @@ class Dataset:
     estimated: EstimatedPropensities | None = None  # None: the propensities were logged, or there are none
     ends: Horizon | None = None  # what its owner says of being cut off, and up to which step the value counts
     loggers: Int[np.ndarray, " episodes"] | None = None  # which of several logs each episode is of, the newest last
+    logged_by: np.ndarray | None = None  # the log's own name of who decided in each episode; None: it does not say
     schema: Schema | None = None  # what the columns of its table were taken for; None: it came from arrays
     origin: Origin | None = None  # where it came from, for reports; None: it came from arrays, or is several
 

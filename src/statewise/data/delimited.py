@@ -70,7 +70,7 @@ def _read(path: Path, records: Records, columns: Columns, findings: Findings) ->
     if not (_well_formed(path, records, findings) and named_once(names, findings)):
         return None
     columns = columns.as_spelt_in(names)
-    named = tuple(dict.fromkeys((columns.episode, columns.unit, *identifiers(names))))
+    named = tuple(dict.fromkeys((columns.episode, columns.unit, columns.logger, *identifiers(names))))
     frame = pl.read_csv(
         path,
         glob=False,

@@ -21,6 +21,8 @@ def fingerprint(dataset: Dataset) -> str:
     _hash_into(digest, _without_fills(dataset, dataset.final_observations))
     for name in ("distributions", "legal", "units", "live"):
         _hash_into(digest, getattr(dataset, name))
+    if dataset.logged_by is not None:
+        _hash_into(digest, dataset.logged_by)
     if dataset.targets is not None:
         _hash_into(digest, dataset.targets)
     if dataset.has_action_words:

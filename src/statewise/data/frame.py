@@ -57,7 +57,7 @@ def raw_from_frame(
         findings.fault("log", "there are no rows", "Give one row for each decision")
     if columns.episode not in frame.columns or frame.height == 0:
         return None, findings
-    named = (columns.episode, columns.unit)
+    named = (columns.episode, columns.unit, columns.logger)
     if not _legible(frame, named, (columns.terminated, columns.truncated, *families.legal), findings):
         return None, findings
     for name in named:
@@ -89,6 +89,7 @@ def raw_from_frame(
         terminated=converter.optional_truth(columns.terminated),
         truncated=converter.optional_truth(columns.truncated),
         unit=converter.units(),
+        logger=converter.loggers(),
         all_terminated=ends == "terminated",
         horizon=opened.horizon,
         schema=guess.schema(frame.columns, observed.codes, propensity, action_names),

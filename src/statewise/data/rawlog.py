@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # policies need `Columns`, and load where there is NumPy alon
     from statewise.data.schema import Schema
 
 # The single columns; the others come in families, by prefix.
-NAMED = ("episode", "step", "time", "action", "reward", "propensity", "terminated", "truncated", "unit")
+NAMED = ("episode", "step", "time", "action", "reward", "propensity", "terminated", "truncated", "unit", "logger")
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Columns:
     terminated: str = "terminated"  # true where the episode ended by itself
     truncated: str = "truncated"  # true where it was cut off
     unit: str = "unit"  # patient, student or user; never split between learning and judging
+    logger: str = "logger"  # who decided: policies or people that were at it one after the other
     observations: tuple[str, ...] | None = None  # None: all that begin with `observation_prefix`
     words: tuple[str, ...] = ()  # observations whose numbers are names, such as ward numbers
     orders: tuple[tuple[str, tuple[str, ...]], ...] = ()  # observations with their words from least to most
@@ -92,6 +93,7 @@ class RawLog:
     terminated: np.ndarray | None = None  # 1 true, 0 false, −1 empty; likewise truncated and legal
     truncated: np.ndarray | None = None
     unit: np.ndarray | None = None
+    logger: np.ndarray | None = None  # names; "" where a row has none
     all_terminated: bool = False  # how every episode ended, if no column `terminated` says so
     horizon: Horizon | None = None  # what its owner says of being cut off
     schema: Schema | None = None  # what it was read as, if it was a table
@@ -124,4 +126,5 @@ ROW_COLUMNS = (
     "terminated",
     "truncated",
     "unit",
+    "logger",
 )

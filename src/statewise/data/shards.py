@@ -23,12 +23,13 @@ from statewise.base.jsonfile import read_json
 from statewise.data.dataset import ROW_COLUMNS, Dataset
 from statewise.data.findings import Finding
 from statewise.data.horizon import Horizon
+from statewise.data.loggers import newest_last
 from statewise.data.schema import SCHEMA, Schema
 
 VERSION = 1
 MANIFEST = "shards.json"
 OF_EPISODES = ("lengths", "terminated", "final_observations")
-NAMES = ("episode_ids", "units")
+NAMES = ("episode_ids", "units", "logged_by")
 BLOCK = 1 << 24
 
 
@@ -168,6 +169,7 @@ class Shards:
         columns: dict[str, Any] = {"propensities": None} | rows | of_episodes | names
         return Dataset(
             **columns,
+            loggers=newest_last(names["logged_by"]) if "logged_by" in names else None,
             starts=np.concatenate([[0], np.cumsum(lengths)]),
             action_count=len(log["actions"]),
             observation_names=schema.features,

@@ -183,6 +183,8 @@ def to_frame(dataset: Dataset) -> pl.DataFrame:
     }
     if dataset.units is not None:
         rows[names.unit] = np.repeat(dataset.units, dataset.lengths)
+    if dataset.logged_by is not None:
+        rows[names.logger] = np.repeat(dataset.logged_by, dataset.lengths)
     for j, name in enumerate(dataset.observation_names):
         rows[names.observation_prefix + name] = dataset.observations[:, j]
     actions = _named(dataset.action_names)[dataset.actions] if dataset.has_action_words else dataset.actions
@@ -204,6 +206,8 @@ def to_frame(dataset: Dataset) -> pl.DataFrame:
     final: dict[str, Any] = {names.episode: dataset.episode_ids[known], names.step: dataset.lengths[known]}
     if dataset.units is not None:
         final[names.unit] = dataset.units[known]
+    if dataset.logged_by is not None:
+        final[names.logger] = dataset.logged_by[known]
     for j, name in enumerate(dataset.observation_names):
         final[names.observation_prefix + name] = dataset.final_observations[known, j]
     # a stable sort by episode puts each final state after the decisions of its episode

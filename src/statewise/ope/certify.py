@@ -11,8 +11,9 @@ import numpy as np
 
 from statewise.base.drawn import drawn
 from statewise.data.dataset import Dataset
+from statewise.data.loggers import by_logger
 from statewise.data.schema import Schema
-from statewise.learning.today import model_of_today
+from statewise.learning.today import model_of_today, shown_by
 from statewise.ope.evaluate import Judged, prepare
 from statewise.ope.gate import Answer, Decision, compare, gate
 from statewise.ope.next_log import NextLog, beyond, more_of_today, situations
@@ -34,6 +35,7 @@ from statewise.policies.path import PathPolicy, Way
 from statewise.policies.probabilities import probabilities_of
 
 COMFORTABLE = 0.975  # chance with which a first step passes, from which on the level may be shared
+BESIDE = 0.2  # of 1 − level: for a candidate that was not learned, where that will do
 CLOSE = 0.05  # of the greatest promise: a candidate that is preferred may promise so much less
 ORDERING = 1 / 3  # of the episodes, to model what is done today and to choose the order, where no others are given
 LEARNING = (0.3, 0.5)  # the least and the greatest share of a log to learn from
@@ -94,6 +96,7 @@ def certify(
     learning: Dataset | None = None,
     today: Any = None,
     simple: Collection[str] = (),
+    unlearned: Collection[str] = (),
     discount: float | None = None,
     level: float = 0.95,
     way: Way | None = None,
@@ -106,12 +109,12 @@ def certify(
     `policy` gives probabilities, or is a mapping of several such by name, the preferred first: then the learning
     episodes choose the one that promises most. It is tested at the full level, or shares it with the preferred one
     where both will most likely pass. A name in `simple` is a rule so simple that it is taken where it promises about as
-    much as the best.
+    much as the best. One in `unlearned` was not learned from these episodes, and is taken where they tell nothing.
 
     `learning` are the episodes that the policy was learned from; they also choose the order of the steps. Without them
     a third of `held_out` does so. `today` is what is done today, as a policy; where it is not given, a model of the
     logged probabilities is. `way` is how policies between the two are made; None: as the learning episodes promise more
-    (`policies.path`).
+    (`policies.path`). Of a log whose column `logger` names several, the newest logger's episodes count.
 
     >>> certificate = certify(policy, held_out, learning=train)  # doctest: +SKIP
     >>> certificate.answer, certificate.low  # doctest: +SKIP
@@ -119,9 +122,11 @@ def certify(
     """
     if not 0.5 < level < 1:
         raise ValueError(f"level: expected a number between 0.5 and 1, got {level}")
+    held_out = by_logger(held_out)[-1]
     if learning is None:
         learning, held_out = held_out.split(ORDERING, seed=seed)
-    start = model_of_today(learning, seed) if today is None else as_target(today)
+    learning = by_logger(learning)[-1]
+    start = model_of_today(shown_by(learning, held_out), seed) if today is None else as_target(today)
     candidates = {name: as_target(one) for name, one in _named(policy).items()}
     ranking = len(FORECAST) * len(candidates)
     total = ranking + len(STEPS)
@@ -138,18 +143,18 @@ def certify(
         forecasts[name] = foreseen(name, way or "mixture")
         progress(len(FORECAST) * len(forecasts), total)
     log = prepare(held_out, discount=known.discount, seed=seed)
-    names = worth_testing(forecasts, level, simple)
+    shares = worth_testing(forecasts, level, simple, unlearned)
     walks = {}
-    for name in names:  # each at its share of the level
+    for name, share in shares.items():
         taken = way or "mixture"
         if way is None and name not in simple:  # the geometric way to a rule without chance is the rule at once
             other = foreseen(name, "geometric")
-            if promise(other, level) > promise(forecasts[name], level):
+            if promise(other, level) > promise(forecasts[name], level) or not _known(forecasts[name]):
                 forecasts[name], taken = other, "geometric"
         ends = Ends(today_judging, probabilities_of(candidates[name], held_out), taken)
-        steps = walk(ends, log, order_by(forecasts[name], level=level), level=1 - (1 - level) / len(names), part=part)
+        steps = walk(ends, log, order_by(forecasts[name], level=level), level=1 - share * (1 - level), part=part)
         walks[name] = Walk(name, ends, steps)
-        progress(ranking + len(STEPS) * len(walks) // len(names), total)
+        progress(ranking + len(STEPS) * len(walks) // len(shares), total)
     found = max(walks.values(), key=lambda one: one.bound)
     chosen, ends = found.chosen, found.ends
     now = chosen.step if chosen.passed else 0.0
@@ -212,31 +217,53 @@ class Walk:
         return self.chosen.low if self.chosen.passed else -np.inf
 
 
-def worth_testing(forecasts: Mapping[str, tuple[Forecast, ...]], level: float, simple: Collection[str]) -> list[str]:
-    """The most promising candidate; and the first learned one beside it, where both will most likely pass anyway.
+def worth_testing(
+    forecasts: Mapping[str, tuple[Forecast, ...]],
+    level: float,
+    simple: Collection[str],
+    unlearned: Collection[str] = (),
+) -> dict[str, float]:
+    """The most promising candidate, those that are worth a test beside it, and each one's share of 1 − level.
 
-    What the learning episodes promise is too good for candidates that fit them too closely, so that the first is worth
-    a test of its own. It costs half of the level, and so is made only where that is to be had.
+    What the learning episodes promise is too good for candidates that fit them too closely. So one that was not learned
+    from them is tested too, where it will most likely pass at `BESIDE` of the level; and the first learned one, where
+    it and the most promising will most likely pass at half of the rest.
     """
-    best = most_promising(forecasts, level, simple)
-    first = next((name for name in forecasts if name not in simple), best)
-    half = 1 - (1 - level) / 2
-    bar = NormalDist().inv_cdf(half) + NormalDist().inv_cdf(COMFORTABLE)
+    best = most_promising(forecasts, level, simple, unlearned)
 
-    def sure(name: str) -> bool:
+    def sure(name: str, share: float) -> bool:
+        bar = NormalDist().inv_cdf(1 - share * (1 - level)) + NormalDist().inv_cdf(COMFORTABLE)
         return any(one.identified and one.error > 0 and one.gain > bar * one.error for one in forecasts[name])
 
-    return [best, first] if first != best and sure(best) and sure(first) else [best]
+    beside = next((name for name in forecasts if name in unlearned and name != best and sure(name, BESIDE)), None)
+    rest = 1.0 if beside is None else 1 - BESIDE
+    first = next((name for name in forecasts if name not in simple and name not in unlearned), best)
+    both = first != best and sure(best, rest / 2) and sure(first, rest / 2)
+    shares = {best: rest / 2, first: rest / 2} if both else {best: rest}
+    return shares if beside is None else {**shares, beside: BESIDE}
 
 
-def most_promising(forecasts: Mapping[str, tuple[Forecast, ...]], level: float, simple: Collection[str] = ()) -> str:
-    """The candidate that promises the greatest bound; of those that promise hardly less, a simple or an early one."""
+def most_promising(
+    forecasts: Mapping[str, tuple[Forecast, ...]],
+    level: float,
+    simple: Collection[str] = (),
+    unlearned: Collection[str] = (),
+) -> str:
+    """The candidate that promises the greatest bound; of those that promise hardly less, a simple or an early one.
+
+    Where the learning episodes are too few to promise anything, they are too few to learn from.
+    """
     promises = {name: promise(found, level) for name, found in forecasts.items()}
     greatest = max(promises.values())
     if not np.isfinite(greatest):
-        return next((name for name in promises if name not in simple), next(iter(promises)))
+        usual = next((name for name in promises if name not in simple), next(iter(promises)))
+        return next((name for name in promises if name in unlearned), usual)
     close = [name for name, bound in promises.items() if bound >= greatest - CLOSE * abs(greatest)]
     return next((name for name in close if name in simple), close[0])
+
+
+def _known(forecasts: Collection[Forecast]) -> bool:
+    return any(one.identified for one in forecasts)
 
 
 def _named(policy: Any) -> dict[str, Any]:

@@ -7,7 +7,8 @@ noise. So that difference, whose mean is 0, is subtracted from the gain as often
     V̂(π) − V̂(μ) − β (Ṽ(μ) − V̂(μ)),   V̂(μ) what the log earned, Ṽ(μ) by the judge.
 
 What the log does not show of either, it does not show of both: only situations that the policy meets more often than
-today's practice count against the gain, and only by how much farther its ratio misses the equations than today's does.
+today's practice count against the gain, and only by how much farther its ratio misses the equations than today's does,
+and by how much more unevenly episodes count.
 With β = 1 the gain of a policy that does as today is exactly 0, with β = 0 it is the plain difference. It takes whole
 probabilities that were logged: of estimated ones, or a model, the mean of the difference need not be 0.
 """
@@ -38,6 +39,7 @@ def near_today(policy: Quotient, earned: Quotient, log: Prepared) -> Quotient:
         allowance=plain.allowance.less(itself.allowance, share),
         unseen=max((plain.unseen or 0.0) - (itself.unseen or 0.0), 0.0),
         imbalance=_beyond(plain.imbalance, share * (itself.imbalance or 0.0)),
+        base=itself.weight,
     )
 
 

@@ -25,6 +25,7 @@ MENDS = {
 ROLES = {
     "episode": "episode: rows that belong together",
     "unit": "unit: whom it is about",
+    "logger": "logger: who decided",
     "step": "number of the step",
     "time": "date or time",
     "action": "decision that was taken",

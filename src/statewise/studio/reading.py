@@ -188,7 +188,11 @@ def _becomes(role: str, schema: Schema | None) -> str:
         return f"one of {', '.join(schema.actions[:8])}{', …' if len(schema.actions) > 8 else ''}"
     if role == "propensity" and schema is not None and schema.propensity == "ignored":
         return "ignored, since probabilities are estimated"
-    said = {"unit": "is never split between learning and judging", "time": "orders the rows of an episode"}
+    said = {
+        "unit": "is never split between learning and judging",
+        "time": "orders the rows of an episode",
+        "logger": "tells what is done today from what was done before",
+    }
     return said.get(role, "")
 
 

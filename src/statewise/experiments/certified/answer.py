@@ -15,8 +15,8 @@ from statewise.data.dataset import Dataset
 from statewise.experiments.together import Asked, Learned, apart, learned
 from statewise.learning.runs import RunError
 from statewise.ope.certify import Certificate, certify, learning_part
+from statewise.ope.unlearned import unlearned
 from statewise.policies.files import load_policy
-from statewise.policies.simple import constants
 
 SECONDS, MADE_WITH = "learning_s", "made_with"  # on the card of a policy that was kept
 
@@ -42,20 +42,21 @@ def answer(
     """Learns from all logs with each of the settings, and certifies a step from the newest log's policy.
 
     A part of the newest log is not learned from, and judges: all but the share `training` of its episodes (None: as
-    `improve` does). Beside what was learned compete the rules that always take one action. What was learned is kept in
-    the folder `kept`, and not learned again.
+    `improve` does). Beside what was learned compete the rules that always take one action, and doing as today more
+    consistently. What was learned is kept in the folder `kept`, and not learned again.
     """
     part = learning_part(logs[-1]) if training is None else training
     learning, judging = logs[-1].split(part, seed=seed)
     everything = concat([*logs[:-1], learning]) if len(logs) > 1 else learning
     found = _learned(everything, settings, seed, kept)
-    rules = constants(learning)
+    rules, consistent = unlearned(learning, judging, seed)
     certificate, seconds = apart(
         _certified,
-        {**{name: one.policy for name, one in found.items()}, **rules},
+        {**{name: one.policy for name, one in found.items()}, **consistent, **rules},
         judging,
         learning=learning,
         simple=rules,
+        unlearned=consistent,
         today=today,
         discount=discount,
         seed=seed,

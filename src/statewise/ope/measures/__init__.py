@@ -130,7 +130,13 @@ def of_the_gain(results: Iterable[Measurement], evidence: Evidence) -> tuple[Mea
     assert evidence.gain is not None
     untried = _share_of_change(evidence)
     own = evidence.gain
-    support = replace(evidence.support, unseen=own.unseen, imbalance=own.imbalance, unsupported=untried)
+    support = replace(
+        evidence.support,
+        unseen=own.unseen,
+        imbalance=own.imbalance,
+        unsupported=untried,
+        effective_share=max(evidence.support.effective_share, _share_beside_today(own, evidence.estimate)),
+    )
     gain = evidence._replace(estimate=own, support=support)
     return worst_first(
         _measurement(one.name, MEASURES[one.name], gain) if one.name in OF_GAIN else one for one in results
@@ -151,13 +157,24 @@ def _share_of_change(evidence: Evidence) -> float | None:
     return min(untried / changed, 1.0)
 
 
+def _share_beside_today(gain: Quotient, policy: Quotient) -> float:
+    """(Σw)²/(Σw²/b · Σb): the effective share where episodes already count unevenly, as b, for what is done today.
+
+    By counts, rows of what was seldom tried weigh more than others whatever the policy; that says nothing of its gain.
+    """
+    weight, today = gain.weight, gain.base
+    if today is policy.base or not (today > 0).all() or not (weight**2).any():
+        return 0.0
+    return float(weight.sum() ** 2 / (np.sum(weight**2 / today) * today.sum()))
+
+
 def worst_first(results: Iterable[Measurement]) -> tuple[Measurement, ...]:
     return tuple(sorted(results, key=lambda result: OUTCOMES.index(result.outcome)))
 
 
 # Which depend on what an estimate is compared with. Agreement does not: that of gains alone misses what observations
 # hide on half of the logs of the worlds `history` and `hidden-counter`, where a small step is walked.
-OF_GAIN = ("tried-actions", "visited-states", "unseen-situations", "known-error")
+OF_GAIN = ("tried-actions", "visited-states", "unseen-situations", "known-error", "even-weights")
 HERE = "statewise.ope.measures"
 MEASURES: Registry[Measure] = Registry(
     "measure",
