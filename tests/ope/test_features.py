@@ -55,13 +55,17 @@ def test_what_chance_tells_of_episodes_is_taken_off():
 def test_few_columns_all_count_alike(columns):
     rng = np.random.default_rng(0)
     states = rng.normal(size=(500, columns))
-    np.testing.assert_array_equal(relevance_of(states, states[:, 0], np.ones(500), lambda part: np.arange(500)[part]), 1.0)
+    np.testing.assert_array_equal(
+        relevance_of(states, states[:, 0], np.ones(500), lambda part: np.arange(500)[part]), 1.0
+    )
 
 
 def test_where_no_column_tells_anything_all_count_alike():
     rng = np.random.default_rng(1)
     states = rng.normal(size=(400, 20))
-    np.testing.assert_array_equal(relevance_of(states, np.ones(400), np.ones(400), lambda part: np.arange(400)[part]), 1.0)
+    np.testing.assert_array_equal(
+        relevance_of(states, np.ones(400), np.ones(400), lambda part: np.arange(400)[part]), 1.0
+    )
 
 
 @pytest.mark.parametrize(("steps", "discount"), [(6, 1.0), (40, 0.98), (40, 0.5)])

@@ -77,7 +77,7 @@ def stopping(dataset: Dataset, on: Int[np.ndarray, " steps"]) -> Float[np.ndarra
 
 
 def moved_by_records(dataset: Dataset, counted: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " episodes"]:
-    """What each episode adds to Σ counted, values times `recorded_weight`, through the chance to be recorded; of mean 0.
+    """What each episode adds, through the chance to be recorded, to Σ counted, values times `recorded_weight`; mean 0.
 
     With G(t) = Π_{s<t} (1 − h_s), a weight 1/G(t) grows by 1/(1 − h_s) with each of them, and h_s is a mean over those
     that go on at s: 1 where the record stops, otherwise 0. Were weights taken for known, whoever is recorded to the end
