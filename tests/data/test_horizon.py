@@ -14,6 +14,7 @@ from statewise.data.horizon import (
     RECORDED,
     Horizon,
     beyond,
+    moved_by_records,
     nothing_follows,
     recorded_weight,
     sentence,
@@ -97,6 +98,36 @@ def test_kaplan_and_meier_against_a_loop():
         recorded.append(recorded[-1] * (1 - stops / (len(here) - ends) if len(here) > ends else 1))
     for mine, loop in zip(still_recorded(data, steps), (recorded, living), strict=True):
         assert mine == pytest.approx(loop)
+
+
+@pytest.mark.parametrize(("cut_off", "steps"), [("censored", None), ("censored", 4), ("continuing", 6)])
+def test_what_episodes_move_through_the_chance_to_be_recorded(cut_off, steps):
+    """Against leaving each of them out in turn."""
+    rng = np.random.default_rng(5)
+    life, record = rng.geometric(0.15, size=400), rng.integers(1, 9, size=400)
+    data = log(np.minimum(life, record), life <= record)
+    steps = data.horizon.steps if steps is None else steps
+    data = replace(data, rewards=rng.normal(1.0 + data.time, 1.0), ends=Horizon(cut_off, steps))
+
+    def mean(some: sw.Dataset) -> float:
+        return float((recorded_weight(some) * some.rewards).sum() / some.episodes)
+
+    counted = recorded_weight(data) * data.rewards
+    moved = moved_by_records(data, counted)
+    assert moved.mean() == pytest.approx(0.0, abs=1e-12)
+    each = np.add.reduceat(counted, data.starts[:-1])
+    found = each + moved - each.mean()
+    left_out = [replace(data.take(np.arange(400) != one), ends=data.ends) for one in range(0, 400, 8)]
+    assert all(some.horizon == data.horizon for some in left_out)
+    expected = [399 * (mean(data) - mean(some)) for some in left_out]
+    np.testing.assert_allclose(found[::8], expected, rtol=0.05, atol=0.05 * found.std())
+    assert found.std() < 0.9 * each.std()
+
+
+def test_nothing_moves_where_nothing_is_missing():
+    whole = log([3, 3, 2], [False, False, True])
+    assert whole.horizon.cut_off == "limit"
+    np.testing.assert_array_equal(moved_by_records(whole, whole.rewards), 0.0)
 
 
 def test_one_limit_is_a_limit():

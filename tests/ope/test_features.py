@@ -13,11 +13,16 @@ from statewise.ope.evaluate import prepare
 from statewise.ope.features import FEW, relevance_of, time_knots
 
 
+def each_row(part):
+    """Each of 3,000 rows is independent of all others."""
+    return np.arange(3000)[part]
+
+
 def test_the_two_columns_of_twenty_that_matter_are_found():
     rng = np.random.default_rng(0)
     states = rng.normal(size=(3000, 20))
     to_come = states[:, 3] + 0.5 * states[:, 11] ** 2 + rng.normal(size=3000)
-    relevance = relevance_of(states, to_come, np.ones(3000))
+    relevance = relevance_of(states, to_come, np.ones(3000), each_row)
     assert set(np.flatnonzero(relevance > 0.5)) == {3, 11}
     assert relevance[3] == 1.0  # of all variance, 1/2.5 and .5/2.5
     assert relevance[11] == pytest.approx(np.sqrt(0.5), abs=0.08)
@@ -29,22 +34,38 @@ def test_rows_that_do_not_count_tell_nothing():
     rng = np.random.default_rng(0)
     states, counts = rng.normal(size=(3000, 20)), np.arange(3000) % 2
     to_come = np.where(counts, states[:, 0], 100 * states[:, 1]) + rng.normal(size=3000)
-    relevance = relevance_of(states, to_come, counts.astype(float))
+    relevance = relevance_of(states, to_come, counts.astype(float), each_row)
     assert relevance[0] == 1.0
     assert relevance[1] == pytest.approx((FEW / 20) ** 1.5)
+
+
+def test_what_chance_tells_of_episodes_is_taken_off():
+    """Columns that stay the same in an episode tell by chance as its number allows, not that of its rows."""
+    rng = np.random.default_rng(0)
+    episode = np.repeat(np.arange(100), 30)
+    states = np.append(rng.normal(size=(3000, 1)), rng.normal(size=(100, 19))[episode], axis=1)
+    to_come = states[:, 0] + rng.normal(size=100)[episode] + rng.normal(size=3000)
+    relevance = relevance_of(states, to_come, np.ones(3000), lambda part: episode[part])
+    np.testing.assert_allclose(relevance, [1.0, *np.full(19, (FEW / 20) ** 1.5)])
+    by_rows = relevance_of(states, to_come, np.ones(3000), each_row)
+    assert (by_rows[1:] > (FEW / 20) ** 1.5).any()
 
 
 @pytest.mark.parametrize("columns", [2, FEW])
 def test_few_columns_all_count_alike(columns):
     rng = np.random.default_rng(0)
     states = rng.normal(size=(500, columns))
-    np.testing.assert_array_equal(relevance_of(states, states[:, 0], np.ones(500)), 1.0)
+    np.testing.assert_array_equal(
+        relevance_of(states, states[:, 0], np.ones(500), lambda part: np.arange(500)[part]), 1.0
+    )
 
 
 def test_where_no_column_tells_anything_all_count_alike():
     rng = np.random.default_rng(1)
     states = rng.normal(size=(400, 20))
-    np.testing.assert_array_equal(relevance_of(states, np.ones(400), np.ones(400)), 1.0)
+    np.testing.assert_array_equal(
+        relevance_of(states, np.ones(400), np.ones(400), lambda part: np.arange(400)[part]), 1.0
+    )
 
 
 @pytest.mark.parametrize(("steps", "discount"), [(6, 1.0), (40, 0.98), (40, 0.5)])

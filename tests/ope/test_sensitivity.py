@@ -7,7 +7,7 @@ from scipy.optimize import brentq
 import statewise as sw
 from statewise.ope.evaluate import prepare
 from statewise.ope.prepared import Case
-from statewise.ope.sensitivity import MOST, lowest_mean, turning_point
+from statewise.ope.sensitivity import MOST, lowest_means, turning_point
 
 
 @pytest.mark.parametrize("gamma", [1.0, 1.3, 3.0, 50.0])
@@ -19,7 +19,7 @@ def test_the_lowest_mean_solves_its_equation(gamma, seed):
     def unbalanced(kappa):
         return weight @ np.maximum(residuals - kappa, 0) - gamma * weight @ np.maximum(kappa - residuals, 0)
 
-    kappa = lowest_mean(residuals, weight, gamma)
+    kappa = lowest_means(residuals, weight)(gamma)
     assert kappa == pytest.approx(brentq(unbalanced, residuals.min() - 1, residuals.max() + 1, xtol=1e-13), abs=1e-9)
     if gamma == 1.0:
         assert kappa == pytest.approx(np.average(residuals, weights=weight))
@@ -34,12 +34,12 @@ def test_the_lowest_mean_is_that_of_the_worst_densities():
         for below in range(41):
             q = np.where(np.arange(40) < below, gamma, 1.0)
             means.append(np.average(residuals, weights=weight * q))
-        assert lowest_mean(residuals, weight, gamma) == pytest.approx(min(means))
+        assert lowest_means(residuals, weight)(gamma) == pytest.approx(min(means))
 
 
 def test_the_lowest_mean_never_leaves_the_residuals():
-    assert lowest_mean(np.full(5, 2.0), np.ones(5), 7.0) == pytest.approx(2.0)
-    assert lowest_mean(np.array([-1.0, 3.0]), np.ones(2), 1e9) == pytest.approx(-1.0, abs=1e-6)
+    assert lowest_means(np.full(5, 2.0), np.ones(5))(7.0) == pytest.approx(2.0)
+    assert lowest_means(np.array([-1.0, 3.0]), np.ones(2))(1e9) == pytest.approx(-1.0, abs=1e-6)
 
 
 def confounded(gamma, episodes=6000, seed=0):
@@ -115,5 +115,5 @@ def test_only_those_who_were_not_given_it_may_have_fared_otherwise():
     )
     case = Case(prepare(data), always(data.observations))
     outcomes = rewards[taken == 1] - rewards[taken == 1].mean()
-    margin = -0.2 * lowest_mean(outcomes, np.ones(len(outcomes)), 3.0)
+    margin = -0.2 * lowest_means(outcomes, np.ones(len(outcomes)))(3.0)
     assert turning_point(case, margin) == pytest.approx(3.0, rel=0.01)

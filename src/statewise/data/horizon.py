@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 if TYPE_CHECKING:
     from statewise.data.dataset import Dataset
@@ -65,11 +65,39 @@ def still_recorded(dataset: Dataset, steps: int) -> tuple[Float[np.ndarray, " _"
     lengths = np.minimum(dataset.lengths, steps)
     running = dataset.episodes - np.cumsum(np.bincount(lengths, minlength=steps + 1))[:steps]  # recorded at t
     ended = np.bincount(dataset.lengths[dataset.terminated] - 1, minlength=steps)[:steps]
-    cut = np.bincount(dataset.lengths[dataset.truncated] - 1, minlength=steps)[:steps]
-    on = running - ended
-    recorded = np.cumprod(1 - np.divide(cut, on, out=np.zeros(steps), where=on > 0))
     living = np.cumprod(1 - np.divide(ended, running, out=np.zeros(steps), where=running > 0))
+    recorded = np.cumprod(1 - stopping(dataset, running - ended))
     return np.append(1.0, recorded), np.append(1.0, living)
+
+
+def stopping(dataset: Dataset, on: Int[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
+    """The share of those that are recorded at t and do not end there, `on`, whose records stop after t."""
+    cut = np.bincount(dataset.lengths[dataset.truncated] - 1, minlength=len(on))[: len(on)]
+    return np.divide(cut, on, out=np.zeros(len(on)), where=on > 0)
+
+
+def moved_by_records(dataset: Dataset, counted: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " episodes"]:
+    """What each episode adds, through the chance to be recorded, to Σ counted, values times `recorded_weight`; mean 0.
+
+    With G(t) = Π_{s<t} (1 − h_s), a weight 1/G(t) grows by 1/(1 − h_s) with each of them, and h_s is a mean over those
+    that go on at s: 1 where the record stops, otherwise 0. Were weights taken for known, whoever is recorded to the end
+    would seem to have earned far more than whoever is not, and the error would come out two or three times too large.
+    """
+    cut_off, steps = dataset.horizon
+    assert steps is not None
+    if cut_off in (None, "limit"):
+        return np.zeros(dataset.episodes)
+    stops = steps - 1  # after the last step nothing needs to be recorded
+    reached = np.minimum(dataset.lengths - dataset.terminated, stops)  # the steps at which each went on
+    on = dataset.episodes - np.cumsum(np.bincount(reached, minlength=stops + 1))[:stops]
+    hazard = stopping(dataset, on)
+    until = np.minimum(_recorded_until(dataset), stops)
+    later = np.cumsum(np.bincount(until, counted, minlength=stops + 1)[::-1])[::-1][1:]  # Σ of rows that need s + 1
+    each = np.divide(later, (1 - hazard) * on, out=np.zeros(stops), where=(on > 0) & (hazard < 1))
+    moved = -np.append(0.0, np.cumsum(each * hazard))[reached]
+    cut = dataset.truncated & (dataset.lengths <= stops)
+    moved[cut] += each[dataset.lengths[cut] - 1]
+    return moved
 
 
 def recorded_weight(dataset: Dataset) -> Float[np.ndarray, " steps"]:
@@ -85,11 +113,15 @@ def recorded_weight(dataset: Dataset) -> Float[np.ndarray, " steps"]:
         return np.where(time < steps, 1.0, 0.0)
     chance, _ = still_recorded(dataset, steps)
     chance[-1] = chance[-2]  # at the horizon nothing needs to follow
-    ended, cut = _last_rows(dataset, dataset.terminated), _last_rows(dataset, dataset.truncated)
+    cut = _last_rows(dataset, dataset.truncated)
     counts = (time < steps) & ~(cut & (time < steps - 1))
-    # whoever ended at t was recorded up to t; whoever went on, up to t + 1
-    until = np.minimum(np.where(ended, time, time + 1), steps)
+    until = np.minimum(_recorded_until(dataset), steps)
     return np.where(counts, 1 / np.where(counts, chance[until], 1.0), 0.0)
+
+
+def _recorded_until(dataset: Dataset) -> Int[np.ndarray, " steps"]:
+    """Whoever ended at t was recorded up to t; whoever went on, up to t + 1."""
+    return dataset.time + 1 - _last_rows(dataset, dataset.terminated)
 
 
 def nothing_follows(dataset: Dataset) -> Bool[np.ndarray, " steps"]:

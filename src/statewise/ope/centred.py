@@ -23,13 +23,21 @@ def centred(estimator: Estimator) -> Estimator:
 
     @wraps(estimator)
     def of_centred(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
-        log = case.prepared
-        if not log.equally_long:
-            return estimator(case, rewards)
-        mean = float(np.average(rewards, weights=log.growth))
-        of = log if rewards is log.dataset.rewards else case  # the log's own are the same for every policy
-        left = of.remembered(("centred", id(rewards)), lambda: (rewards, rewards - mean))[1]
+        left, mean = centred_rewards(case, rewards)
         found = estimator(case, left)
-        return replace(found, numerator=found.numerator + mean * float(log.discounts.sum()) * found.denominator)
+        if mean == 0:
+            return found
+        steps = float(case.prepared.discounts.sum())
+        return replace(found, numerator=found.numerator + mean * steps * found.denominator)
 
     return of_centred
+
+
+def centred_rewards(case: Case, rewards: Float[np.ndarray, " steps"]) -> tuple[Float[np.ndarray, " steps"], float]:
+    """r − c, and c: the mean reward of equally long episodes; 0 where they are not."""
+    log = case.prepared
+    if not log.equally_long:
+        return rewards, 0.0
+    mean = float(np.average(rewards, weights=log.growth))
+    of = log if rewards is log.dataset.rewards else case  # the log's own are the same for every policy
+    return of.remembered(("centred", id(rewards)), lambda: (rewards, rewards - mean))[1], mean

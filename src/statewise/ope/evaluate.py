@@ -98,7 +98,7 @@ class Judged:
 
     def __init__(self, policy: Any, log: Prepared, estimators: Sequence[str]):
         self.log = log
-        self.case = Case(log, probabilities_of(as_target(policy), log.dataset))
+        self.case = Case(log, probabilities_of(as_target(policy), log.dataset), getattr(policy, "mixture", None))
         again = [Case(refit, self.case.probabilities) for refit in log.refits]
         self._quotients = {
             name: [_quotient(ESTIMATORS[name], case) for case in (self.case, *again)] for name in estimators

@@ -42,6 +42,7 @@ FAR = 4.0  # standard deviations, beyond which a column counts as no farther
 ALONE = 0.5  # of the constant, which must never be left out
 FEW = 4  # columns, which all count alike
 CHANCE = 3.0  # standard errors
+POOLS = 1024  # of episodes: what they add varies as they do
 SMALLEST = 1e-6  # a direction with less of the greatest variance is rounding
 MATTERS = 1e-5  # the share of the future beyond the limit from which on time is told
 EACH = 12  # steps: a limit up to which every step has a knot of its own
@@ -113,7 +114,8 @@ def make_features(
     """Those of all rows, in `order`. `clock` has the knots; `to_come` gives what the log earned from each row on."""
     states = States(dataset.observations, scaler)
     if dataset.observations.shape[1] > FEW:
-        states = replace(states, relevance=relevance_of(states, to_come(), chain.weight))
+        group = lambda part: dataset.groups[dataset.episode_of_step[part]]  # noqa: E731
+        states = replace(states, relevance=relevance_of(states, to_come(), chain.weight, group))
     sample = np.resize(np.random.default_rng(seed).permutation(len(states)), SAMPLE)
     settings = replace(settings, rank=_rank(len(dataset), dataset.action_count, clock, settings))
     scales = SCALES if clock is not None else SCALES[:1]  # with few directions, narrow waves would crowd out wide ones
@@ -145,12 +147,17 @@ def _rank(rows: int, actions: int, clock: Int[np.ndarray, " knots"] | None, sett
 
 
 def relevance_of(
-    states: States | Float[np.ndarray, "n columns"], to_come: Float[np.ndarray, " n"], weight: Float[np.ndarray, " n"]
+    states: States | Float[np.ndarray, "n columns"],
+    to_come: Float[np.ndarray, " n"],
+    weight: Float[np.ndarray, " n"],
+    group: Callable[[slice], Int[np.ndarray, " some"]],
 ) -> Float[np.ndarray, " columns"]:
     """How much each column by itself tells of what is to come, by its correlation or its square's; 1 for the one most.
 
     Distances between states, and so the waves, follow the columns that matter. Of few, all count alike; of many, none
-    counts for less than its share: it may matter together with others, or for where a policy leads.
+    counts for less than its share: it may matter together with others, or for where a policy leads. What chance alone
+    tells is taken off, `CHANCE` standard errors over groups of rows (episodes or units): twenty columns of noise that
+    each told a little would together drown the three that matter.
     """
     share = weight / weight.sum()
     centred = to_come - share @ to_come
@@ -161,18 +168,19 @@ def relevance_of(
         return np.concatenate([near, near**2], axis=1)
 
     mean = np.sum([share[part] @ looked_at(part) for part in parts], axis=0)
-    variance, together = np.zeros_like(mean), np.zeros_like(mean)
+    variance, together = np.zeros_like(mean), np.zeros((POOLS, len(mean)))
     for part in parts:
         values = looked_at(part) - mean
         variance += share[part] @ values**2
-        together += (share[part] * centred[part]) @ values
-    spread = np.sqrt(variance * (share @ centred**2))
-    tells = np.abs(np.divide(together, spread, out=np.zeros(len(spread)), where=spread > 1e-12))
+        pool, added = group(part) % POOLS, (share[part] * centred[part])[:, None] * values
+        together += np.stack([np.bincount(pool, column, POOLS) for column in added.T], axis=1)
+    beyond = np.maximum(together.sum(axis=0) ** 2 - CHANCE**2 * np.sum(together**2, axis=0), 0.0)
+    spread = variance * float(share @ centred**2)
+    tells = np.sqrt(np.divide(beyond, spread, out=np.zeros(len(spread)), where=spread > 1e-24))
     tells = tells.reshape(2, -1).max(axis=0)
-    most = tells.max()
-    if most * np.sqrt(len(states)) < CHANCE:
+    if not tells.any():
         return np.ones(len(tells))
-    return np.clip(tells / most, min((FEW / len(tells)) ** 1.5, 1.0), 1.0)
+    return np.clip(tells / tells.max(), min((FEW / len(tells)) ** 1.5, 1.0), 1.0)
 
 
 def _distance(states: States, most: int = 1000) -> float:

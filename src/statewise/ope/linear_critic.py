@@ -230,8 +230,8 @@ def _earned(case: Case, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarra
     return case.remembered(("earned", id(rewards)), lambda: (rewards, equations.rows.sums(weigh)[:, :, 0]))[1]
 
 
-def _inverses(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
-    """Those of Q̂'s regressions for every fold, over the others: what no policy and no reward changes."""
+def grams(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
+    """Σ ω φφᵀ over the rows of each action in each fold."""
     equations, data = log.horizon_equations, log.dataset
     actions = data.actions
 
@@ -239,9 +239,14 @@ def _inverses(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
         taken = actions[equations.order[block.part]].astype(np.int64)
         return Weights(equations.weight[block.part, None], group=taken)
 
+    return log.remembered("grams", lambda: equations.rows.moments(weigh, data.action_count)[:, :, 0])
+
+
+def _inverses(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
+    """Those of Q̂'s regressions for every fold, over the others: what no policy and no reward changes."""
+
     def compute() -> Float[np.ndarray, "folds actions rank rank"]:
-        grams = equations.rows.moments(weigh, data.action_count)[:, :, 0]
-        rank = equations.rows.rank
-        return np.linalg.inv(grams.sum(axis=0) - grams + PRIOR * rank / len(data) * np.eye(rank))
+        each, rank = grams(log), log.horizon_equations.rows.rank
+        return np.linalg.inv(each.sum(axis=0) - each + PRIOR * rank / len(log.dataset) * np.eye(rank))
 
     return log.remembered("regressions", compute)

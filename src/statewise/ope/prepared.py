@@ -29,6 +29,7 @@ from statewise.data.dataset import Dataset
 from statewise.data.device import propensities_of
 from statewise.ope.equations import Equations, make_equations
 from statewise.ope.features import make_features, time_knots
+from statewise.ope.mixture import Mixture, between, nodes_of
 from statewise.ope.order import in_folds
 from statewise.ope.solution import Solved, solve
 from statewise.parts.chain import Chain, Kind, chain_of, kind_of
@@ -186,6 +187,7 @@ class Case(Remembers):
 
     prepared: Prepared
     probabilities: Float[np.ndarray, "steps actions"]  # π(·|s) on every row
+    mixture: Mixture | None = None  # where it is a step between two policies of which others are judged as well
 
     @property
     def taken(self) -> Float[np.ndarray, " steps"]:
@@ -266,4 +268,11 @@ class Case(Remembers):
     @cached_property
     def horizon_solved(self) -> Solved:
         """The ratio of visits within the log's horizon."""
-        return solve(self.prepared.horizon_equations, self.ratio, self.probabilities)
+        log, mixture, flows = self.prepared, self.mixture, None
+        equations = log.horizon_equations
+        if mixture is not None:
+            # the ends are kept with it, so that no others can take their place in memory
+            compute = lambda: (mixture, nodes_of(mixture, equations, log.dataset))  # noqa: E731
+            nodes = log.remembered(("mixture", id(mixture.today), id(mixture.goal)), compute)[1]
+            flows = None if nodes is None else between(nodes, mixture.step)
+        return solve(equations, self.ratio, self.probabilities, flows)

@@ -14,10 +14,13 @@ Namkoong, Keramati, Yadlowsky, Brunskill (2020), for residuals whose distributio
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float
 
 from statewise.data.device import propensities_of
+from statewise.ope.centred import centred_rewards
 from statewise.ope.estimators.state_ratio import carried_by_ratio
 from statewise.ope.linear_critic import cross_fitted
 from statewise.ope.prepared import Case
@@ -27,15 +30,17 @@ MOST = 100.0  # a Γ beyond which nobody asks
 
 def turning_point(case: Case, margin: float) -> float:
     """The least Γ at which a gain of at least `margin` could be none; `MOST` if it would have to be more."""
-    log = case.prepared
-    rewards, carried = log.dataset.rewards, carried_by_ratio(case)
+    log, carried = case.prepared, carried_by_ratio(case)
+    rewards = centred_rewards(case, log.dataset.rewards)[0]  # as the policy was judged, by the same critic
     critic = cross_fitted(case, rewards)
     residuals = log.targets(rewards, critic.values) - critic.chosen
     residuals = residuals - np.average(residuals, weights=carried)
     exposed = np.bincount(log.dataset.time, carried * (1 - propensities_of(log.dataset))).max()
 
+    lowest_mean = lowest_means(residuals, carried)
+
     def loss(gamma: float) -> float:
-        return -float(exposed) * lowest_mean(residuals, carried, gamma)
+        return -float(exposed) * lowest_mean(gamma)
 
     if loss(MOST) <= margin:
         return MOST
@@ -67,13 +72,17 @@ def sentence(gamma: float) -> str:
     )
 
 
-def lowest_mean(residuals: Float[np.ndarray, " n"], weight: Float[np.ndarray, " n"], gamma: float) -> float:
-    """κ with Σ w (δ − κ)₊ = Γ Σ w (κ − δ)₊, exactly: the sum is linear between neighbouring residuals."""
+def lowest_means(residuals: Float[np.ndarray, " n"], weight: Float[np.ndarray, " n"]) -> Callable[[float], float]:
+    """κ with Σ w (δ − κ)₊ = Γ Σ w (κ − δ)₊ for any Γ, exactly: the sum is linear between neighbouring residuals."""
     order = np.argsort(residuals)
     values, weight = residuals[order], weight[order]
     below, total = np.cumsum(weight), weight.sum()
     earned_below, earned = np.cumsum(weight * values), weight @ values
-    # with the k + 1 least below κ, κ = (Σ_above wδ + Γ Σ_below wδ) / (Σ_above w + Γ Σ_below w)
-    kappas = (earned - earned_below + gamma * earned_below) / (total - below + gamma * below)
-    fits = np.flatnonzero(kappas >= values)
-    return float(kappas[fits[-1]]) if len(fits) else float(values[0])
+
+    def lowest_mean(gamma: float) -> float:
+        # with the k + 1 least below κ, κ = (Σ_above wδ + Γ Σ_below wδ) / (Σ_above w + Γ Σ_below w)
+        kappas = (earned - earned_below + gamma * earned_below) / (total - below + gamma * below)
+        fits = np.flatnonzero(kappas >= values)
+        return float(kappas[fits[-1]]) if len(fits) else float(values[0])
+
+    return lowest_mean

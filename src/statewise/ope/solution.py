@@ -92,12 +92,18 @@ class Policy:
 
 
 def solve(
-    equations: Equations, ratio: Float[np.ndarray, " steps"], probabilities: Float[np.ndarray, "steps actions"]
+    equations: Equations,
+    ratio: Float[np.ndarray, " steps"],
+    probabilities: Float[np.ndarray, "steps actions"],
+    flows: Float[np.ndarray, "folds sets rank rank"] | None = None,
 ) -> Solved:
-    """w for the policy whose ρ and probabilities on the log's rows are given."""
+    """w for the policy whose ρ and probabilities on the log's rows are given; `flows_of` it, where they are known."""
     policy = Policy(equations, ratio, probabilities)
     begins, fresh = _beginnings(policy)
-    sets = _imbalance(policy, begins, fresh)
+    flows = flows_of(policy) if flows is None else flows
+    # x' also holds where the chain begins anew
+    anew = 0.0 if equations.chain == "continuing" else fresh[None, :, :, None] * begins[:, None, None, :]
+    sets = flows + anew
     states = sets[:, 0]
     if equations.nothing_follows:
         return _unchanged(equations, states, begins, fresh)
@@ -151,10 +157,8 @@ def _beginnings(policy: Policy) -> tuple[Float[np.ndarray, "folds rank"], Float[
     return sums[:, :, 0], sums[:, :, 1:].sum(axis=0).T
 
 
-def _imbalance(
-    policy: Policy, begins: Float[np.ndarray, "folds rank"], fresh: Float[np.ndarray, "sets rank"]
-) -> Float[np.ndarray, "folds sets rank rank"]:
-    """Σᵢ ωᵢ ρᵢ (x'ᵢ − κφᵢ) φᵢᵀ in each fold, with x' of κφ."""
+def flows_of(policy: Policy) -> Float[np.ndarray, "folds sets rank rank"]:
+    """Σᵢ ωᵢ ρᵢ (γc κ'φ'ᵢ − κφᵢ) φᵢᵀ in each fold; on a continuing chain Σᵢ ωᵢ (ρᵢφ'ᵢφᵢᵀ − φ'ᵢφ'ᵢᵀ)."""
     equations = policy.equations
 
     def weigh(block: Block) -> Weights:
@@ -165,9 +169,7 @@ def _imbalance(
         return Weights(-carried * kinds, carried * equations.onward(block)[:, None] * block.after(kinds))
 
     sums = equations.rows.moments(weigh)[:, 0]
-    if equations.chain == "continuing":
-        return sums - equations.fixed[:, None]
-    return sums + fresh[None, :, :, None] * begins[:, None, None, :]
+    return sums - equations.fixed[:, None] if equations.chain == "continuing" else sums
 
 
 def _unchanged(

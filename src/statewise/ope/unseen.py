@@ -13,6 +13,7 @@ times as often stands for fifty times as much that the log does not show.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -21,10 +22,13 @@ from jaxtyping import Bool, Float, Int
 from statewise.base.column import by_parts
 from statewise.ope.equations import Equations
 from statewise.ope.estimators.state_ratio import carried_by_ratio
+from statewise.ope.linear_critic import grams
+from statewise.ope.order import Block
 from statewise.ope.prepared import Case, Prepared
 from statewise.ope.rows import Weights
 
 SMALLEST = 1e-6  # of the greatest: a direction with less is rounding
+AT_HAND = 2**24  # numbers that are rather kept than computed again
 ALMOST = 1 - 1e-6  # H of a row whose direction no other episode shows at all
 
 
@@ -53,16 +57,22 @@ def _seen_once(log: Prepared) -> Bool[np.ndarray, " steps"]:
     equations, data = log.horizon_equations, log.dataset
     rows, order = equations.rows, equations.order
     group = by_parts(lambda part: data.groups[data.episode_of_step[order[part]]], len(order), order)
-    gram = rows.moments(lambda block: Weights(np.ones((len(block), 1)))).sum(axis=(0, 1, 2))
-    variance, directions = np.linalg.eigh(gram)
+    variance, directions = np.linalg.eigh(_gram(log))
     kept = variance > SMALLEST * variance[-1]
     whitening = rows.lifted(directions[:, kept] / np.sqrt(variance[kept]))
-    trace = np.zeros(int(group.max()) + 1)
-    for block, size in equations.blocks.map(lambda block: (rows.times_in(block, whitening) ** 2).sum(axis=1)):
+    trace, at_hand = np.zeros(int(group.max()) + 1), len(order) * whitening.shape[1] <= AT_HAND
+
+    def whitened(block: Block) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n rank"] | None]:
+        values = rows.times_in(block, whitening)
+        return (values**2).sum(axis=1), values.astype(np.float32) if at_hand else None
+
+    known = []
+    for block, (size, values) in equations.blocks.map(whitened):
         trace += np.bincount(group[block.part], size, minlength=len(trace))
+        known.append(values)
     # H(I − H)⁻¹ exceeds 1 only where H has an eigenvalue above ½, and so a trace
     suspects = np.flatnonzero(trace > 0.5)
-    places, features = _rows_of(suspects, group, equations, whitening)
+    places, features = _rows_of(suspects, group, equations, whitening, known)
     once = np.zeros(len(data), bool)
     edges = np.searchsorted(group[places], np.append(suspects, len(trace)))
     for first, last in pairwise(edges):
@@ -70,20 +80,31 @@ def _seen_once(log: Prepared) -> Bool[np.ndarray, " steps"]:
     return once
 
 
+def _gram(log: Prepared) -> Float[np.ndarray, "rank rank"]:
+    """Σ ffᵀ over all rows; where all weigh the same, from the sums that Q̂'s regressions need as well."""
+    equations = log.horizon_equations
+    weight = equations.weight
+    if weight.min() == weight.max():
+        return grams(log).sum(axis=(0, 1)) / float(weight[0])
+    return equations.rows.moments(lambda block: Weights(np.ones((len(block), 1)))).sum(axis=(0, 1, 2))
+
+
 def _rows_of(
     groups: Int[np.ndarray, " some"],
     group: Int[np.ndarray, " steps"],
     equations: Equations,
     whitening: Float[np.ndarray, "products rank"],
+    known: Sequence[Float[np.ndarray, "_ rank"] | None],
 ) -> tuple[Int[np.ndarray, " rows"], Float[np.ndarray, "rows rank"]]:
     """The places of some groups' rows, group by group, and their whitened features: of few groups in a large log."""
     wanted = np.isin(group, groups)
     places, features = [], []
-    for block in equations.blocks:
+    for block, values in zip(equations.blocks, known, strict=True):
         own = wanted[block.part]
         if own.any():
-            places.append(np.arange(len(group))[block.part][own])
-            features.append(equations.rows.times_in(block, whitening)[own].astype(np.float32))
+            values = equations.rows.times_in(block, whitening) if values is None else values
+            places.append(np.arange(block.part.start, block.part.stop)[own])
+            features.append(values[own].astype(np.float32))
     if not places:
         return np.zeros(0, np.int64), np.zeros((0, whitening.shape[1]), np.float32)
     joined = np.concatenate(places)

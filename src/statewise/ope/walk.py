@@ -21,6 +21,7 @@ from jaxtyping import Float
 from statewise.data.dataset import Dataset
 from statewise.ope.gate import Decision, compare
 from statewise.ope.intervals import pool, redrawn
+from statewise.ope.mixture import Mixture
 from statewise.ope.prepared import Prepared
 from statewise.policies.path import Way, blended
 
@@ -35,6 +36,7 @@ class OnRows:
     """A policy known on the rows of one log alone."""
 
     probabilities_there: Float[np.ndarray, "steps actions"]
+    mixture: Mixture | None = None  # the path that it is a step of
 
     def on(self, dataset: Dataset) -> Float[np.ndarray, "steps actions"]:
         return self.probabilities_there
@@ -49,7 +51,8 @@ class Ends:
     way: Way = "mixture"
 
     def at(self, step: float) -> OnRows:
-        return OnRows(blended(self.today, self.goal, step, self.way))
+        mixture = Mixture(self.today, self.goal, step) if self.way == "mixture" else None
+        return OnRows(blended(self.today, self.goal, step, self.way), mixture)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,55 @@
+"""Steps between two policies on one log: what their equations have in common.
+
+Of a mixture, ρ and κ are linear in the step s, so that the sums of products in the ratio's equations (`flows_of`) are
+of second degree: known at three steps, they are known at all. A walk of a dozen steps then sums up products of its rows
+three times instead of a dozen, and these are two fifths of its time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from statewise.data.dataset import Dataset
+from statewise.data.device import propensities_of
+from statewise.ope.equations import Equations
+from statewise.ope.solution import Policy, flows_of
+
+NODES = (0.0, 0.5, 1.0)
+MOST = 2**23  # numbers in the sums of a step: beyond, three of them would take more memory than they are worth
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """(1 − s)μ + sπ of two policies' probabilities on a log's rows."""
+
+    today: Float[np.ndarray, "rows actions"]
+    goal: Float[np.ndarray, "rows actions"]
+    step: float
+
+    def at(self, step: float) -> Float[np.ndarray, "rows actions"]:
+        return (1 - step) * self.today + step * self.goal
+
+
+def nodes_of(
+    mixture: Mixture, equations: Equations, dataset: Dataset
+) -> tuple[Float[np.ndarray, "folds sets rank rank"], ...] | None:
+    """The flows at `NODES`, which all steps share; None where they would be too large."""
+    policies = [_policy(equations, dataset, mixture.at(node)) for node in NODES]
+    size = len(equations.mean) * policies[0].sets * equations.rows.rank**2
+    return tuple(flows_of(policy) for policy in policies) if size <= MOST else None
+
+
+def between(
+    nodes: tuple[Float[np.ndarray, "folds sets rank rank"], ...], step: float
+) -> Float[np.ndarray, "folds sets rank rank"]:
+    """The flows at a step: the parabola through the nodes."""
+    first, middle, last = nodes
+    return (1 - step) * (1 - 2 * step) * first + 4 * step * (1 - step) * middle + step * (2 * step - 1) * last
+
+
+def _policy(equations: Equations, dataset: Dataset, probabilities: Float[np.ndarray, "rows actions"]) -> Policy:
+    taken = np.take_along_axis(probabilities, dataset.actions[:, None].astype(np.int64), axis=1)[:, 0]
+    return Policy(equations, taken / propensities_of(dataset), probabilities)
