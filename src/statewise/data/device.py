@@ -104,8 +104,11 @@ class DeviceLog(eqx.Module):
 
     def draw_first(self, key: Key[Array, ""], count: int) -> Rows:
         """First decisions of episodes."""
-        episode = random_below(key, count, self.starts.shape[0])
-        return self.rows.take(self.starts[episode])
+        return self.rows.take(self.draw_first_rows(key, count))
+
+    def draw_first_rows(self, key: Key[Array, ""], count: int) -> Int[Array, " count"]:
+        """Which rows those are."""
+        return self.starts[random_below(key, count, self.starts.shape[0])]
 
     def draw_initial(self, key: Key[Array, ""], count: int) -> Float[Array, "count features"]:
         return self.draw_first(key, count).state
