@@ -19,7 +19,15 @@ from statewise.ops.kernels import rbf
 from statewise.ops.networks import Network, initial_network
 from statewise.parts import ratio_network
 from statewise.parts.policy import action_ratio
-from statewise.parts.ratio_network import Pairs, RatioNetwork, average_loss, discounted_loss, draw, pairs_of, state_ratio
+from statewise.parts.ratio_network import (
+    Pairs,
+    RatioNetwork,
+    average_loss,
+    discounted_loss,
+    draw,
+    pairs_of,
+    state_ratio,
+)
 
 STATES, DISCOUNT, BANDWIDTH = 6, 0.9, 0.7
 KERNEL = np.exp(-(1 - np.eye(STATES)) / BANDWIDTH**2)  # of one-hot states, √2 apart

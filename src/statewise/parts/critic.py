@@ -170,7 +170,7 @@ def fit(
     key: Key[Array, ""],
     state_weight: Callable[[Rows], Float[Array, "*batch"]] | None = None,
 ) -> tuple[Value, Float[Array, ""]]:
-    """`steps` updates for a fixed policy; rows are drawn before the loop; where they are gathered depends on the device.
+    """`steps` updates for a fixed policy; rows are drawn before the loop, and gathered where that suits the device.
 
     Also returns the last loss.
 
