@@ -39,7 +39,8 @@ def check(dataset: Dataset) -> None:
 
 def check_ratio_loss(data: opposd.Prepared, state: opposd.State, log: torch_opposd.Log, key: jax.Array) -> None:
     rho: ActionRatio = partial(ratio.action_ratio, state.actor.network)
-    pairs = ratio_network.draw_pairs(NETWORK.ratio, rho, data.log, data.chain, data.ground.bandwidth, 1, key)
+    drawn = ratio_network.draw(NETWORK.ratio, data.log, data.chain, 1, key)
+    pairs = ratio_network.pairs_of(rho, data.log, data.chain, data.ground.bandwidth, drawn)
     pairs = jax.tree.map(lambda leaf: leaf[0], pairs)
     loss, gradient = jax.value_and_grad(ratio_network.average_loss)(state.ratio.network, pairs)
 

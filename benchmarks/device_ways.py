@@ -3,7 +3,7 @@
     PYTHONPATH=src python benchmarks/device_ways.py [--seeds 10] [--repeats 5] [--ways NAME;…]
 
 Needs only JAX, equinox, optax, jaxtyping and NumPy. Every way has a process of its own, since XLA reads its flags once.
-All compile at the same time; then they are timed one after the other, and nothing else runs. The logs are those of
+A few compile at the same time; then they are timed one after the other, and nothing else runs. The logs are those of
 `device.py`; states are random numbers, since no time depends on them. Milliseconds per update of all seeds.
 """
 
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 UPDATES = 50
+SIDE_BY_SIDE = 4  # processes that compile at the same time
 GRAPHS = "--xla_gpu_enable_command_buffer="
 USUAL = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION"
 LOOPS = f"{GRAPHS}{USUAL},WHILE,CONDITIONAL --xla_gpu_graph_min_graph_size=1"
@@ -134,21 +135,25 @@ def last_words(process: subprocess.Popen) -> str:
 
 
 def compare(ways: list[str], seeds: int, repeats: int) -> None:
-    processes = {name: started(name, seeds, repeats) for name in ways}
-    ready = {name: process.stdout.readline() for name, process in processes.items()}
-    for name, process in processes.items():
-        line = ""
-        if ready[name]:
-            process.stdin.write("\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
-        if not line:
-            print(f"{name:22s} {last_words(process)}", flush=True)
-            continue
-        process.wait()
-        compiling = json.loads(ready[name])["ready"]
-        spent = "; ".join(f"{one} {ms:.2f}" for one, ms in json.loads(line).items())
-        print(f"{name:22s} {spent}; compiling {compiling:.0f} s", flush=True)
+    for first in range(0, len(ways), SIDE_BY_SIDE):
+        processes = {name: started(name, seeds, repeats) for name in ways[first : first + SIDE_BY_SIDE]}
+        ready = {name: process.stdout.readline() for name, process in processes.items()}
+        for name, process in processes.items():
+            print(f"{name:22s} {timed(process, ready[name])}", flush=True)
+
+
+def timed(process: subprocess.Popen, ready: str) -> str:
+    """Has a process that is ready measure, and says what it measured, or why it did not."""
+    line = ""
+    if ready:
+        process.stdin.write("\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+    if not line:
+        return last_words(process)
+    process.wait()
+    spent = "; ".join(f"{one} {ms:.2f}" for one, ms in json.loads(line).items())
+    return f"{spent}; compiling {json.loads(ready)['ready']:.0f} s"
 
 
 def main() -> None:

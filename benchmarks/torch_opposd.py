@@ -38,6 +38,7 @@ class Log:
     bandwidth: float
     discount: float
     scale: float  # of the log's returns, the unit of the critic
+    bounds: tuple[float, float]  # between which every return lies
 
 
 @dataclass
@@ -129,7 +130,7 @@ def critic_loss(
 ) -> Tensor:
     """mean ρ (r + γV(s') − V(s))², in units of the returns' scale."""
     with torch.no_grad():
-        target = reward + log.discount * onward * value(network, log, next_state)
+        target = reward + log.discount * onward * value(network, log, next_state).clamp(*log.bounds)
     errors = (target - value(network, log, state)) / log.scale
     return (usable * rho * errors**2).sum() / usable.sum()
 
@@ -140,7 +141,8 @@ def actor_loss(agent: Agent, log: Log, rows: Tensor) -> Tensor:
     with torch.no_grad():
         weight = log.usable[rows] * state_ratio(agent.ratio, state)
         weight = weight / weight.mean()
-        onward = log.discount * log.onward[rows] * value(agent.critic, log, log.next_state[rows])
+        following = value(agent.critic, log, log.next_state[rows]).clamp(*log.bounds)
+        onward = log.discount * log.onward[rows] * following
         advantage = log.live[rows] * (log.reward[rows] + onward - value(agent.critic, log, state))
         advantage = advantage / (weight * advantage**2).mean().sqrt().clamp(min=1e-8)
     log_policy = F.log_softmax(agent.actor(state), dim=-1)

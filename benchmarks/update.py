@@ -68,6 +68,7 @@ def config_with(estimator: ClosedForm | RatioNetwork) -> OPPOSD:
             hidden=(32,), learning_rate=1e-3, discount=1.0, batch=5000, members=1, terminal_weight=0.0, target_rate=1.0
         ),
         actor=Actor(hidden=(32,), learning_rate=1e-3, decay=False, entropy=0.01, anchor=Anchor(weight=0.0)),
+        least_share=0.0,
     )
 
 
@@ -132,6 +133,7 @@ def torch_log(data: opposd.Prepared) -> torch_opposd.Log:
         bandwidth=float(data.ground.bandwidth),
         discount=float(data.log.discount),
         scale=float(data.log.scale),
+        bounds=(float(data.log.value_bounds[0]), float(data.log.value_bounds[1])),
     )
 
 

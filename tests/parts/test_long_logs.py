@@ -140,8 +140,8 @@ def test_rows_gathered_step_by_step_are_those_gathered_ahead(weighted, monkeypat
     network = initial_network(jax.random.key(1), (2, 8, 2))
     state_weight = (lambda rows: 1 + rows.state[:, 0] ** 2) if weighted else None
     results = []
-    for ahead in (critic.AHEAD, 0):
-        monkeypatch.setattr(critic, "AHEAD", ahead)
+    for ahead in (True, False):
+        monkeypatch.setattr(critic, "gathers_ahead", lambda ahead=ahead: ahead)
         results.append(critic.fit(settings, value, network, log, 7, jax.random.key(2), state_weight))
     (one, loss), (other, its_loss) = results
     np.testing.assert_allclose(its_loss, loss, rtol=1e-5)

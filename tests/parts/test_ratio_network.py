@@ -19,7 +19,15 @@ from statewise.ops.kernels import rbf
 from statewise.ops.networks import Network, initial_network
 from statewise.parts import ratio_network
 from statewise.parts.policy import action_ratio
-from statewise.parts.ratio_network import Pairs, RatioNetwork, average_loss, discounted_loss, draw_pairs, state_ratio
+from statewise.parts.ratio_network import (
+    Pairs,
+    RatioNetwork,
+    average_loss,
+    discounted_loss,
+    draw,
+    pairs_of,
+    state_ratio,
+)
 
 STATES, DISCOUNT, BANDWIDTH = 6, 0.9, 0.7
 KERNEL = np.exp(-(1 - np.eye(STATES)) / BANDWIDTH**2)  # of one-hot states, √2 apart
@@ -134,6 +142,10 @@ def test_exact_ratio_has_no_loss_and_any_other_what_matrices_say(seed, terminati
 
 
 # The sampler
+
+
+def draw_pairs(settings, ratio, log, chain, bandwidth, steps, key):
+    return pairs_of(ratio, log, chain, bandwidth, draw(settings, log, chain, steps, key))
 
 
 @pytest.fixture(scope="module")
@@ -282,8 +294,26 @@ def test_fitted_network_comes_within_a_tenth_of_the_exact_ratio(chain, terminati
     assert visits @ np.abs(got - exact) < 0.1
 
 
-def test_many_steps_are_all_made_and_need_no_more_memory_than_some():
-    """Kernels are drawn in chunks; those of 5,000 steps at once would take .8 GB."""
+@pytest.mark.parametrize("chain", ["continuing", "discounted", "renewal"])
+def test_pairs_computed_step_by_step_are_those_computed_ahead(chain, monkeypatch):
+    data = make([1, 5, 2, 7, 3, 4], final=[True, True, False, True, True, False])
+    log, rho = device_log(data, DISCOUNT), partial(action_ratio, initial_network(jax.random.key(1), (2, 4, 3)))
+    settings = RatioNetwork(hidden=(4,), batch=20)
+    learned = ratio_network.initial(settings, 2, jax.random.key(0))
+    results = []
+    for ahead in (True, False):
+        monkeypatch.setattr(ratio_network, "gathers_ahead", lambda ahead=ahead: ahead)
+        results.append(
+            ratio_network.fit(settings, learned, rho, log, chain, jnp.asarray(1.0), 7, jax.random.key(2)).network
+        )
+    for here, there in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_allclose(there, here, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_many_steps_are_all_made_and_need_no_more_memory_than_some(ahead, monkeypatch):
+    """Kernels are computed in chunks where they are computed ahead; those of 5,000 steps at once would take .8 GB."""
+    monkeypatch.setattr(ratio_network, "gathers_ahead", lambda: ahead)
     data = make([3, 5, 4, 6])
     log, rho = device_log(data, DISCOUNT), partial(action_ratio, initial_network(jax.random.key(1), (2, 4, 3)))
 

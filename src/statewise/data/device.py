@@ -12,6 +12,7 @@ from statewise.base.column import goes_to_file, parts_of, to_draw_from
 from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
 from statewise.data.sampling import RowSampler, random_below, row_sampler
+from statewise.ops.placed import placed
 
 
 class Rows(eqx.Module):
@@ -104,8 +105,11 @@ class DeviceLog(eqx.Module):
 
     def draw_first(self, key: Key[Array, ""], count: int) -> Rows:
         """First decisions of episodes."""
-        episode = random_below(key, count, self.starts.shape[0])
-        return self.rows.take(self.starts[episode])
+        return self.rows.take(self.draw_first_rows(key, count))
+
+    def draw_first_rows(self, key: Key[Array, ""], count: int) -> Int[Array, " count"]:
+        """Which rows those are."""
+        return self.starts[random_below(key, count, self.starts.shape[0])]
 
     def draw_initial(self, key: Key[Array, ""], count: int) -> Float[Array, "count features"]:
         return self.draw_first(key, count).state
@@ -151,15 +155,15 @@ def device_log(
         rows=row_table(dataset, propensities),
         uniform=row_sampler(dataset, 1.0),
         discounted=row_sampler(dataset, discount),
-        starts=jnp.asarray(dataset.starts[:-1], dtype=jnp.int32),
-        lengths=jnp.asarray(dataset.lengths, dtype=jnp.int32),
-        terminal=jnp.asarray(terminal, dtype=jnp.int32),
-        ended=jnp.asarray(len(terminal), dtype=jnp.int32),
-        discount=jnp.asarray(discount, dtype=jnp.float32),
+        starts=placed(dataset.starts[:-1], dtype=jnp.int32),
+        lengths=placed(dataset.lengths, dtype=jnp.int32),
+        terminal=placed(terminal, dtype=jnp.int32),
+        ended=placed(len(terminal), dtype=jnp.int32),
+        discount=placed(discount, dtype=jnp.float32),
         value_bounds=value_bounds(dataset, discount if value_discount is None else value_discount),
-        value_discount=jnp.asarray(discount if value_discount is None else value_discount, dtype=jnp.float32),
-        scale=jnp.asarray(scale, dtype=jnp.float32),
-        first_share=jnp.asarray(dataset.episodes / (dataset.episodes + later), dtype=jnp.float32),
+        value_discount=placed(discount if value_discount is None else value_discount, dtype=jnp.float32),
+        scale=placed(scale, dtype=jnp.float32),
+        first_share=placed(dataset.episodes / (dataset.episodes + later), dtype=jnp.float32),
         known=known,
         actions=dataset.action_count,
         horizon=int(dataset.lengths.max()),
@@ -177,7 +181,7 @@ def value_bounds(dataset: Dataset, discount: float) -> Float[Array, "2"]:
         bounds = np.where(extremes == 0, 0.0, extremes / (1 - discount))
     if has_clock(dataset) and not dataset.truncated.any():
         bounds = extremes * np.sum(float(discount) ** np.arange(dataset.lengths.max()))
-    return jnp.asarray(bounds, dtype=jnp.float32)
+    return placed(bounds, dtype=jnp.float32)
 
 
 class Lines:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from statewise.data.dataset import Dataset
+from statewise.ops.placed import placed
 
 
 def random_below(key: Key[Array, ""], count: int, limit: Int[Array, "*count"] | int) -> Int[Array, " count"]:
@@ -57,9 +58,9 @@ def row_sampler(dataset: Dataset, discount: float = 1.0) -> RowSampler:
     reach = np.cumsum(np.bincount(dataset.lengths)[::-1])[::-1][1:]  # episodes longer than t, for t = 0, 1, …
     weight = reach * float(discount) ** np.arange(len(reach))
     return RowSampler(
-        cumulative=jnp.asarray(np.cumsum(weight) / weight.sum(), dtype=jnp.float32),
-        reach=jnp.asarray(reach, dtype=jnp.int32),
-        starts=jnp.asarray(dataset.starts[:-1][by_length], dtype=jnp.int32),
-        steps=jnp.asarray(len(dataset), dtype=jnp.int32),
+        cumulative=placed(np.cumsum(weight) / weight.sum(), dtype=jnp.float32),
+        reach=placed(reach, dtype=jnp.int32),
+        starts=placed(dataset.starts[:-1][by_length], dtype=jnp.int32),
+        steps=placed(len(dataset), dtype=jnp.int32),
         uniform=discount == 1.0,
     )

@@ -16,7 +16,7 @@ from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, KnownStates, Rows
 from statewise.ops.keys import key_for
-from statewise.ops.loops import in_turn
+from statewise.ops.loops import gathers_ahead, in_turn
 from statewise.ops.networks import Least, Network, initial_network, members, seen_by
 from statewise.ops.returns import lambda_returns
 from statewise.parts import known_values
@@ -27,7 +27,7 @@ from statewise.parts.tracked import Tracked, descend_tracked
 
 SHORTEST_VIEW = 50  # the least number of steps that a value looks ahead
 TERMINAL_PART = 10  # a batch has one terminal state for every so many rows
-AHEAD = 100_000  # up to so many rows are gathered before the loop, where that is faster
+AHEAD = 100_000  # up to so many rows may be gathered before the loop
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def fit(
     key: Key[Array, ""],
     state_weight: Callable[[Rows], Float[Array, "*batch"]] | None = None,
 ) -> tuple[Value, Float[Array, ""]]:
-    """`steps` updates for a fixed policy; rows are drawn before the loop, and gathered there if they are few.
+    """`steps` updates for a fixed policy; rows are drawn before the loop, and gathered where that suits the device.
 
     Also returns the last loss.
 
@@ -185,7 +185,7 @@ def fit(
             return batch
         return Batch(batch.rows, batch.ratio, batch.weight * state_weight(batch.rows))
 
-    ahead = settings.trace > 0 or steps * settings.batch <= AHEAD
+    ahead = settings.trace > 0 or (gathers_ahead() and steps * settings.batch <= AHEAD)
     rows_key = key_for(key, "rows")
     if ahead:
         drawn = weighted(draw(settings, policy, log, rows_key, settings.batch, steps))

@@ -26,6 +26,7 @@ from statewise.data.dataset import Dataset
 from statewise.data.device import DeviceLog, KnownStates, Lines
 from statewise.data.states import PART, few_states, places_of
 from statewise.ops.networks import Network
+from statewise.ops.placed import placed
 from statewise.parts import reward_model
 from statewise.parts.policy import log_policy
 
@@ -55,7 +56,7 @@ def known_states(dataset: Dataset) -> KnownStates | None:
         if len(dataset) <= MANY:
             return known
         some = np.sort(np.random.default_rng(0).choice(len(dataset), SOME, replace=False))
-        return replace(known, valued=jnp.asarray(some, jnp.int32))
+        return replace(known, valued=placed(some, jnp.int32))
     return _counted(dataset)
 
 
@@ -158,13 +159,13 @@ def _on_device(
     noise: Float[np.ndarray, "states actions"] | None,
 ) -> KnownStates:
     def put(values: np.ndarray | None) -> Array | None:
-        return None if values is None else jnp.asarray(values, jnp.float32)
+        return None if values is None else placed(values, jnp.float32)
 
     return KnownStates(
         place=jnp.asarray(place),
-        states=jnp.asarray(states, jnp.float32),
+        states=placed(states, jnp.float32),
         legal=None if legal is None else jnp.asarray(legal),
-        rewards=jnp.asarray(rewards, jnp.float32),
+        rewards=placed(rewards, jnp.float32),
         trials=put(trials),
         onward=put(onward),
         noise=put(noise),

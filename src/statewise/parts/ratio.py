@@ -20,6 +20,7 @@ from statewise.data.device import DeviceLog, Rows, RowTable
 from statewise.ops.kernels import median_distance
 from statewise.ops.keys import key_for
 from statewise.ops.networks import Network
+from statewise.ops.placed import placed
 from statewise.parts import ratio_closed_form, ratio_cop_td, ratio_features, ratio_network
 from statewise.parts.chain import Chain, Kind
 from statewise.parts.critic import Batch
@@ -68,14 +69,14 @@ def prepare(settings: Settings, dataset: Dataset, chain: Chain, key: Key[Array, 
         states = states[dataset.live]
     bandwidth = settings.bandwidth or median_distance(states)
     if isinstance(settings, RatioNetwork):
-        return Ground(jnp.asarray(bandwidth, jnp.float32), None, None)
+        return Ground(placed(bandwidth, jnp.float32), None, None)
     visits, rows = chain.visits, ratio_closed_form.sampled(len(dataset))
     if rows is not None:
         observed, times = observed[rows], None if times is None else times[rows]
         visits = None if visits is None else visits[rows]
     basis = ratio_features.make_basis(settings, observed, bandwidth, key, visits, times, limit, quick=rows is not None)
     flow = ratio_closed_form.make_flow(basis, dataset, chain, rows)
-    return Ground(jnp.asarray(bandwidth, jnp.float32), basis, flow)
+    return Ground(placed(bandwidth, jnp.float32), basis, flow)
 
 
 def beside(ground: Ground, rows: RowTable) -> Ground:

@@ -51,6 +51,7 @@ from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
 from statewise.data.device import Rows, RowTable, after_last
 from statewise.ops.clock import hats
+from statewise.ops.placed import placed
 from statewise.parts.chain import Chain
 from statewise.parts.ratio_features import Basis, ClosedForm
 
@@ -175,12 +176,12 @@ def _flow(
     longest = max(map(len, folds))
     return Flow(
         phi=phi,
-        following=jnp.asarray(following, jnp.int32),
-        onward=jnp.asarray(chain.onward[rows], jnp.float32),
-        weight=jnp.asarray(chain.weight[rows], jnp.float32),
+        following=placed(following, jnp.int32),
+        onward=placed(chain.onward[rows], jnp.float32),
+        weight=placed(chain.weight[rows], jnp.float32),
         fresh=fresh.mean(axis=0),
-        folds=jnp.asarray(np.stack([np.resize(one, longest) for one in folds]), jnp.int32),
-        sizes=jnp.asarray([len(one) for one in folds], jnp.int32),
+        folds=placed(np.stack([np.resize(one, longest) for one in folds]), jnp.int32),
+        sizes=placed([len(one) for one in folds], jnp.int32),
         importance=basis.importance,
         continuing=chain.kind == "continuing",
     )
@@ -203,7 +204,7 @@ def remembering(flow: Flow) -> Flow:
     own = np.asarray(_moment(_change(flow, here, arrived), weight, here).mean(axis=0), np.float64)
     variance, directions = np.linalg.eigh(own @ own.T)
     memory = directions / np.sqrt(np.maximum(variance, 0.0) + FORGETTING**2) @ directions.T
-    return replace(flow, memory=jnp.asarray(memory, flow.phi.dtype))
+    return replace(flow, memory=placed(memory, flow.phi.dtype))
 
 
 def draw_rows(

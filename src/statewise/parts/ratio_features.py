@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, Key
 from statewise.base.column import parts_of
 from statewise.ops.clock import hats, joint_moment, knots, smoothness
 from statewise.ops.kernels import FourierFeatures, fourier_features
+from statewise.ops.placed import placed
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def turned(
 ) -> Basis:
     directions, size = _principal(_second_moment(values, _shares(values, weight)), settings.rank, settings.smallest)
     importance = np.ones(len(size)) if settings.whiten else size
-    return Basis(features, jnp.asarray(directions / size, jnp.float32), jnp.asarray(importance, jnp.float32))
+    return Basis(features, placed(directions / size, jnp.float32), placed(importance, jnp.float32))
 
 
 def turned_together(
@@ -156,10 +157,10 @@ def turned_together(
     importance = np.ones(len(size)) if settings.whiten else size
     return Basis(
         features,
-        turn=jnp.asarray(states, jnp.float32),
-        importance=jnp.asarray(importance, jnp.float32),
-        knots=jnp.asarray(at, jnp.int32),
-        timed=jnp.asarray(timed, jnp.float32),
+        turn=placed(states, jnp.float32),
+        importance=placed(importance, jnp.float32),
+        knots=placed(at, jnp.int32),
+        timed=placed(timed, jnp.float32),
     )
 
 

@@ -18,14 +18,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from statewise.data.device import DeviceLog, Rows
 from statewise.ops.kernels import rbf
 from statewise.ops.keys import key_for
+from statewise.ops.loops import gathers_ahead, in_turn
 from statewise.ops.networks import Network, initial_network, seen_by
 from statewise.parts.chain import Kind
-from statewise.parts.learned import Learned, descend, in_chunks, start
+from statewise.parts.learned import Learned, descend_once, in_chunks, start
 
 CHUNK = 250  # steps whose pairs are drawn at once: 40 MB of kernels between two batches of 200
 ActionRatio = Callable[[Rows], Float[Array, "*batch"]]  # ρ(s,a) of the policy whose w is fitted
@@ -44,6 +45,14 @@ class RatioNetwork:
     bandwidth: float | None = None  # bandwidth of the kernel; None: the median distance between logged states
     clip: float | None = None  # the largest ρ; None: no limit
     clock: bool = True  # estimate w(s, t) where a limit cuts episodes off
+
+
+class Drawn(eqx.Module):
+    """Which rows make batches A and B."""
+
+    rows: Int[Array, "*lead pair batch"]
+    fresh: Int[Array, "*lead pair batch"] | None  # first rows of episodes, where chains start anew
+    begins: Float[Array, "*lead pair batch"]  # 1: t = −1
 
 
 class Pairs(eqx.Module):
@@ -81,46 +90,54 @@ def fit(
     steps: int,
     key: Key[Array, ""],
 ) -> Learned:
-    """`steps` updates of w for a fixed policy. Rows, ρ and kernels, which need no w, are computed ahead in chunks."""
-    loss = discounted_loss if chain == "discounted" else average_loss
+    """`steps` updates of w for a fixed policy; rows are drawn ahead in chunks.
+
+    ρ and kernels, which need no w, are computed ahead too where that saves launches, and in each step on a CPU.
+    """
+    loss, ahead = discounted_loss if chain == "discounted" else average_loss, gathers_ahead()
 
     def chunk(learned: Learned, key: Key[Array, ""], count: int) -> Learned:
-        pairs = draw_pairs(settings, action_ratio, log, chain, bandwidth, count, key)
-        return descend(learned, optimiser(settings), loss, pairs)[0]
+        drawn = draw(settings, log, chain, count, key)
+
+        def step(learned: Learned, batch: Drawn | Pairs) -> tuple[Learned, Float[Array, ""]]:
+            pairs = pairs_of(action_ratio, log, chain, bandwidth, batch) if isinstance(batch, Drawn) else batch
+            return descend_once(learned, optimiser(settings), lambda network: loss(network, pairs))
+
+        batches = pairs_of(action_ratio, log, chain, bandwidth, drawn) if ahead else drawn
+        return in_turn(step, learned, batches)[0]
 
     return in_chunks(chunk, learned, steps, CHUNK, key)
 
 
-def draw_pairs(
-    settings: RatioNetwork,
-    action_ratio: ActionRatio,
-    log: DeviceLog,
-    chain: Kind,
-    bandwidth: Float[Array, ""],
-    steps: int,
-    key: Key[Array, ""],
-) -> Pairs:
+def draw(settings: RatioNetwork, log: DeviceLog, chain: Kind, steps: int, key: Key[Array, ""]) -> Drawn:
+    """The batches of so many steps."""
     count = steps * 2 * settings.batch
-    rows = log.draw(key_for(key, "rows"), count, discounted=chain == "discounted")
-    ratio = action_ratio(rows)
-    begins, weight = jnp.zeros(count), rows.usable
-    if chain == "renewal":
-        following, weight = log.renewed(key_for(key, "renewal"), rows), jnp.ones(count)
-    elif chain == "continuing":
-        following = rows.next_state
-    else:
+    sampler = log.discounted if chain == "discounted" else log.uniform
+    rows, begins, fresh = sampler.draw(key_for(key, "rows"), count), jnp.zeros(count), None
+    if chain == "discounted":
         begins = (jax.random.uniform(key_for(key, "begins"), (count,)) < log.first_share).astype(jnp.float32)
-        fresh = log.draw_initial(key_for(key, "initial"), count)
-        following = jnp.where(begins[:, None] > 0, fresh, rows.next_state)
-        weight = jnp.where(begins > 0, 1.0, rows.usable * (1 - rows.terminated))
+    if chain != "continuing":
+        fresh = log.draw_first_rows(key_for(key, "renewal" if chain == "renewal" else "initial"), count)
+    return Drawn(*jax.tree.map(lambda leaf: leaf.reshape(steps, 2, settings.batch), (rows, fresh, begins)))
 
-    def shaped(values: Array) -> Array:
-        return values.reshape(steps, 2, settings.batch, *values.shape[1:])
 
-    points = shaped(following)
-    kernel = jax.vmap(rbf, in_axes=(0, 0, None))(points[:, 0], points[:, 1], bandwidth)
-    level = jnp.mean(kernel, axis=(1, 2))
-    return Pairs(shaped(rows.state), points, shaped(ratio), shaped(begins), shaped(weight), kernel, level)
+def pairs_of(
+    action_ratio: ActionRatio, log: DeviceLog, chain: Kind, bandwidth: Float[Array, ""], drawn: Drawn
+) -> Pairs:
+    """What is needed of the rows, for one step or for several."""
+    rows, begins = log.rows.take(drawn.rows), drawn.begins
+    following, weight = rows.next_state, rows.usable
+    if drawn.fresh is not None:
+        anew = rows.last if chain == "renewal" else begins
+        following = jnp.where(anew[..., None] > 0, log.rows.take(drawn.fresh).state, following)
+        known = 1.0 if chain == "renewal" else rows.usable * (1 - rows.terminated)
+        weight = jnp.where(anew > 0, 1.0, known)
+    of_points = rbf
+    for _ in drawn.rows.shape[:-2]:
+        of_points = jax.vmap(of_points, in_axes=(0, 0, None))
+    kernel = of_points(following[..., 0, :, :], following[..., 1, :, :], bandwidth)
+    level = jnp.mean(kernel, axis=(-2, -1))
+    return Pairs(rows.state, following, action_ratio(rows), begins, weight, kernel, level)
 
 
 def average_loss(network: Network, pairs: Pairs) -> Float[Array, ""]:

@@ -3,9 +3,10 @@
     Q̂(s,a) = βₐᵀx(s),     βₐ = β₀ + argmin_δ Σ_{rows of a} (r − (β₀ + δ)ᵀx)² + λ‖δ‖²,
 
 where β₀ is fitted to all rows, so that an action with few of them is worth what others are in the same state. Whether x
-holds Fourier features of the state beside the state itself, and λ, are chosen by cross-validation. The actor then
-follows Σ_a ∇π(a|s) Q̂(s,a) in every logged state. One logged reward says little of its action's mean, and ρ multiplies
-its noise by up to 1/μ; regression pools what all rows say.
+holds Fourier features of the state beside the state itself, and λ, are chosen by cross-validation; so is, where rewards
+take two values, whether their odds are regressed instead (`reward_odds`). The actor then follows Σ_a ∇π(a|s) Q̂(s,a) in
+every logged state. One logged reward says little of its action's mean, and ρ multiplies its noise by up to 1/μ;
+regression pools what all rows say.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from jaxtyping import Float, Int
 from statewise.base.column import like, parts_of
 from statewise.data.dataset import Dataset
 from statewise.ops.kernels import fourier_features, median_distance
+from statewise.parts import reward_odds
 
 WAVES = 64  # Fourier features
 FOLDS = 5
@@ -54,15 +56,30 @@ def expected_rewards(dataset: Dataset, seed: int = 0) -> Float[np.ndarray, "rows
         ((error, ridge, design, sums) for design, (error, ridge, sums) in zip(designs, fits, strict=True)),
         key=lambda one: one[0],
     )
+    values = like(dataset.rewards, (len(dataset), dataset.action_count))
+    log = reward_odds.binary(dataset)
+    if log is not None:
+        its_error, its_ridge = reward_odds.validated(log, fold, FOLDS)
+        if its_error < error:
+            return _by_odds(log, its_ridge, values)
     gram, moment = sums.gram.sum(axis=0), sums.moment.sum(axis=0)
     coefficients, inverse = _coefficients(gram, moment, ridge), np.linalg.inv(gram + _penalty(gram, ridge))
-    values = like(dataset.rewards, (len(dataset), dataset.action_count))
     for block, rows in _blocks(design, dataset):
         for first in range(0, len(block), CHUNK):
             x, into = block[first : first + CHUNK], values[rows][first : first + CHUNK]
             for action in range(dataset.action_count):
                 variance = np.einsum("ni,ni->n", x @ inverse[action], x)
                 into[:, action] = x @ coefficients[action] - CAUTION * np.sqrt(error * variance)
+    return values
+
+
+def _by_odds(
+    log: reward_odds.Binary, ridge: float, values: Float[np.ndarray, "rows actions"]
+) -> Float[np.ndarray, "rows actions"]:
+    odds, rows = reward_odds.fitted(log, np.arange(len(values)), ridge), parts_of(len(values), reward_odds.BLOCK)
+    for (x, _, _), into in zip(log.parts(np.arange(len(values))), rows, strict=True):
+        for action in range(values.shape[1]):
+            values[into][:, action] = log.low + (log.high - log.low) * odds.values(x, action, CAUTION)
     return values
 
 
