@@ -187,3 +187,26 @@ def test_answers_for_a_spreadsheet_hold_no_formulas(statewise, tmp_path, policy)
     statewise("act", tmp_path / "p.safetensors", tmp_path / "s.parquet", "--keep", "who", "--out", tmp_path / "o.csv")
     assert "\n'=HYPERLINK(1)," in (tmp_path / "o.csv").read_text()
     assert sw.load_policy(tmp_path / "p.safetensors").action_names == policy.action_names
+
+
+def test_serve_without_an_address_does_not_listen_on_all(run, tmp_path, policy):
+    policy.save(tmp_path / "p.safetensors")
+    for host in ("", " "):
+        ended = run("serve", tmp_path / "p.safetensors", "--port", 0, "--host", host)
+        assert ended.returncode == 2
+        assert "--host: expected an address such as 127.0.0.1, got nothing" in ended.stderr
+
+
+def test_where_metrics_cannot_be_written_nothing_is_learned(run, tmp_path):
+    make([5] * 20).save(tmp_path / "log.parquet")
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    ended = run("fit", tmp_path / "log.parquet", "--out", tmp_path / "run", "--tensorboard", taken)
+    assert ended.returncode == 2
+    assert "taken: File exists" in ended.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_size_beyond_all_numbers_is_as_much_as_there_is(run, tmp_path):
+    make([5] * 20).save(tmp_path / "log.parquet")
+    assert run("inspect", tmp_path / "log.parquet", "--memory", "9" * 400 + "GB").returncode == 0
