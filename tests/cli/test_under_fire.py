@@ -210,3 +210,30 @@ def test_where_metrics_cannot_be_written_nothing_is_learned(run, tmp_path):
 def test_a_size_beyond_all_numbers_is_as_much_as_there_is(run, tmp_path):
     make([5] * 20).save(tmp_path / "log.parquet")
     assert run("inspect", tmp_path / "log.parquet", "--memory", "9" * 400 + "GB").returncode == 0
+
+
+def test_a_missing_reward_is_all_that_is_said_of_it(run, tmp_path):
+    """Rows that hold only a final state are not taken for decisions without an action."""
+    log = pl.DataFrame(
+        {
+            "episode": [0, 0, 0, 1, 1],
+            "obs_x": [0.1, 0.2, 0.3, 0.4, 0.5],
+            "action": [0, 1, None, 1, None],
+            "propensity": [0.5, 0.5, None, 0.5, None],
+            "truncated": [False, True, None, True, None],
+            "terminated": [False, False, None, False, None],
+        }
+    )
+    log.write_parquet(tmp_path / "log.parquet")
+    ended = run("inspect", tmp_path / "log.parquet")
+    assert ended.returncode == 2
+    assert "cannot be used: 1 fault" in ended.stdout
+    assert "reward: there is no such column" in ended.stdout
+
+
+def test_a_token_file_that_is_none_is_named(run, tmp_path, policy):
+    policy.save(tmp_path / "p.safetensors")
+    (tmp_path / "token").write_bytes(b"\xff\xfe" * 20)
+    ended = run("serve", tmp_path / "p.safetensors", "--port", 0, "--token-file", tmp_path / "token")
+    assert ended.returncode == 2
+    assert "token: expected a token of at least 16 letters, digits and signs" in ended.stderr

@@ -216,12 +216,12 @@ def test_a_column_is_not_two_things_at_once():
     frame = sheet(Visit=np.tile([0, 1, 2], 20))
     for columns, problem in (
         (sw.Columns(action="Done", reward="Done"), "it is given as action and reward"),
-        (sw.Columns(reward="Visit", step="Visit"), "it is given as step and reward"),
+        (sw.Columns(propensity="Outcome", reward="Outcome"), "it is given as reward and propensity"),
     ):
         _, findings = read(frame, columns=columns, propensity="estimate")
         assert problem in [fault.problem for fault in findings.faults]
-    found = roles(frame, columns=sw.Columns(episode="Patient ID", unit="Patient ID"))  # each patient is one episode
-    assert found["unit"] == found["episode"]
+    found = roles(frame, columns=sw.Columns(episode="Patient ID", unit="Patient ID", reward="Done", terminated="Done"))
+    assert (found["unit"], found["terminated"]) == (found["episode"], found["reward"])  # those may be
 
 
 def test_words_and_orders_are_of_observations():

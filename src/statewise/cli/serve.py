@@ -12,7 +12,7 @@ from statewise.cli.options import choose_option, needs, policy_at
 from statewise.cli.types import FilePath
 
 TOKEN = "STATEWISE_TOKEN"
-SHORTEST = 16  # characters of a token
+SHORTEST, LONGEST = 16, 10_000  # characters of a token
 
 
 @click.command(epilog="Example: statewise serve runs/cartpole --port 8000 --record decisions")
@@ -78,7 +78,7 @@ def command(
 
 def _token(file: Path | None) -> str | None:
     source = TOKEN if file is None else str(file)
-    token = os.environ.get(TOKEN) if file is None else file.read_text(encoding="utf-8").strip()
+    token = os.environ.get(TOKEN) if file is None else file.read_bytes()[:LONGEST].decode("utf-8", "replace").strip()
     if token is None:
         return None
     if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
@@ -99,4 +99,6 @@ def _listen(host: str, port: int) -> socket.socket:
         return listening
     except OSError as error:
         reason = error.strerror or str(error)
-        raise click.ClickException(f"cannot listen on {host}:{port} ({reason}); choose another --port") from error
+        raise click.ClickException(
+            f"cannot listen on {host}:{port} ({reason}); choose another --port or --host"
+        ) from error

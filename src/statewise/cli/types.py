@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -25,7 +26,7 @@ class FilePath(click.Path):
     def convert(self, value, param, ctx) -> Path:
         if not str(value).strip():
             self.fail("expected the name of a file or folder, got nothing", param, ctx)
-        return Path(super().convert(value, param, ctx))
+        return Path(os.fsdecode(super().convert(value, param, ctx)))
 
 
 class RegisteredName(click.ParamType):

@@ -20,7 +20,7 @@ Ends = Literal["terminated", "truncated"]
 
 OPTIONAL = ("step", "propensity", "terminated", "truncated", "unit")
 LATER = ("action", "reward", "propensity", "terminated", "truncated")  # unknown before the decision
-MAY_BE_ONE = ({"episode", "unit"}, {"step", "time"})
+ALONE = ("action", "propensity")  # roles whose column has no other; a reward may well be the end, or the step
 
 
 def check_words(propensity: str, ends: str | None) -> None:
@@ -96,12 +96,12 @@ class _Finder:
             self.findings.fault(name, "there is no such column", self._missing_advice(name))
 
     def one_role_each(self) -> None:
-        """No column is two things at once, such as the action and its reward."""
+        """No column is both the action and its reward."""
         roles: dict[str, list[str]] = {}
         for role in NAMED:
             roles.setdefault(getattr(self.columns, role), []).append(role)
         for name, shared in roles.items():
-            if name in self.frame.columns and len(shared) > 1 and set(shared) not in MAY_BE_ONE:
+            if name in self.frame.columns and len(shared) > 1 and not set(ALONE).isdisjoint(shared):
                 advice = f"Give each a column of its own: {', '.join(f'`Columns({role}=...)`' for role in shared)}"
                 self.findings.fault(name, f"it is given as {' and '.join(shared)}", advice)
 
