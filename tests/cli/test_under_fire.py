@@ -237,3 +237,26 @@ def test_a_token_file_that_is_none_is_named(run, tmp_path, policy):
     ended = run("serve", tmp_path / "p.safetensors", "--port", 0, "--token-file", tmp_path / "token")
     assert ended.returncode == 2
     assert "token: expected a token of at least 16 letters, digits and signs" in ended.stderr
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_closed_stream_is_nothing_and_no_file_takes_its_place(closed, tmp_path):
+    make([5] * 20).save(tmp_path / "log.parquet")
+    script = """
+import atexit, os
+from statewise.cli import main
+number = lambda: str(os.open("opened", os.O_WRONLY | os.O_CREAT))  # of a file that is opened after the start
+atexit.register(lambda: open("number", "w").write(number()))
+main()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script, "inspect", "log.parquet"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: os.close(closed),
+    )
+    assert ended.returncode == 0
+    assert "Traceback" not in ended.stdout + ended.stderr
+    assert int((tmp_path / "number").read_text()) > 2
+    assert ("can be used" in ended.stdout) == (closed == 2)
