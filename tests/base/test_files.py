@@ -132,3 +132,22 @@ def test_contents_reach_the_disk_before_the_name_and_the_name_before_the_end(tmp
     monkeypatch.setattr(files.os, "replace", replace)
     write_text(tmp_path / "page.html", "x")
     assert done == ["file", "name", "folder"]
+
+
+def test_a_device_is_not_replaced_by_a_file(tmp_path):
+    """As it would be for a superuser, whom nothing else stops."""
+    pipe, out = tmp_path / "pipe", tmp_path / "stdout"
+    os.mkfifo(pipe)
+    out.symlink_to("/proc/self/fd/1")
+    for path in (pipe, out):
+        with pytest.raises(OSError, match="it is a device or a pipe, expected a file") as caught:
+            write_text(path, "text")
+        assert caught.value.filename == str(path)
+        with pytest.raises(OSError, match="it is a device or a pipe"):
+            files.check_writable(path)
+    assert pipe.is_fifo()
+    assert out.is_symlink()
+    linked = tmp_path / "linked.txt"
+    linked.symlink_to(tmp_path / "elsewhere.txt")
+    write_text(linked, "text")
+    assert linked.read_text() == "text"

@@ -5,7 +5,8 @@ import pytest
 from click.testing import CliRunner
 
 from statewise.base.registry import Registry
-from statewise.cli.types import Duration, RegisteredName, listed
+from statewise.cli.commands import COMMANDS
+from statewise.cli.types import Duration, FilePath, RegisteredName, listed
 
 
 @pytest.fixture
@@ -67,3 +68,14 @@ def test_what_is_not_a_time(text):
 
 def test_listed_names_may_hold_commas():
     assert listed('a, b,"c, d"') == ("a", "b", "c, d")
+
+
+def test_no_name_is_not_the_working_folder(run):
+    """What a shell makes of "$LOG" where LOG is not set: a folder's own logs must not be read in its place."""
+    for arguments in (("inspect", ""), ("fit", "log.csv", "--out", " "), ("certify", "", "log.csv"), ("report", "")):
+        ended = run(*arguments)
+        assert ended.returncode == 2
+        assert "expected the name of a file or folder, got nothing" in ended.stderr
+    for name, entry in COMMANDS.items():
+        paths = [param for param in entry.load(name).params if isinstance(param.type, click.Path)]
+        assert all(isinstance(param.type, FilePath) for param in paths), name

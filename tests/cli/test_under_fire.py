@@ -187,3 +187,76 @@ def test_answers_for_a_spreadsheet_hold_no_formulas(statewise, tmp_path, policy)
     statewise("act", tmp_path / "p.safetensors", tmp_path / "s.parquet", "--keep", "who", "--out", tmp_path / "o.csv")
     assert "\n'=HYPERLINK(1)," in (tmp_path / "o.csv").read_text()
     assert sw.load_policy(tmp_path / "p.safetensors").action_names == policy.action_names
+
+
+def test_serve_without_an_address_does_not_listen_on_all(run, tmp_path, policy):
+    policy.save(tmp_path / "p.safetensors")
+    for host in ("", " "):
+        ended = run("serve", tmp_path / "p.safetensors", "--port", 0, "--host", host)
+        assert ended.returncode == 2
+        assert "--host: expected an address such as 127.0.0.1, got nothing" in ended.stderr
+
+
+def test_where_metrics_cannot_be_written_nothing_is_learned(run, tmp_path):
+    make([5] * 20).save(tmp_path / "log.parquet")
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    ended = run("fit", tmp_path / "log.parquet", "--out", tmp_path / "run", "--tensorboard", taken)
+    assert ended.returncode == 2
+    assert "taken: File exists" in ended.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_size_beyond_all_numbers_is_as_much_as_there_is(run, tmp_path):
+    make([5] * 20).save(tmp_path / "log.parquet")
+    assert run("inspect", tmp_path / "log.parquet", "--memory", "9" * 400 + "GB").returncode == 0
+
+
+def test_a_missing_reward_is_all_that_is_said_of_it(run, tmp_path):
+    """Rows that hold only a final state are not taken for decisions without an action."""
+    log = pl.DataFrame(
+        {
+            "episode": [0, 0, 0, 1, 1],
+            "obs_x": [0.1, 0.2, 0.3, 0.4, 0.5],
+            "action": [0, 1, None, 1, None],
+            "propensity": [0.5, 0.5, None, 0.5, None],
+            "truncated": [False, True, None, True, None],
+            "terminated": [False, False, None, False, None],
+        }
+    )
+    log.write_parquet(tmp_path / "log.parquet")
+    ended = run("inspect", tmp_path / "log.parquet")
+    assert ended.returncode == 2
+    assert "cannot be used: 1 fault" in ended.stdout
+    assert "reward: there is no such column" in ended.stdout
+
+
+def test_a_token_file_that_is_none_is_named(run, tmp_path, policy):
+    policy.save(tmp_path / "p.safetensors")
+    (tmp_path / "token").write_bytes(b"\xff\xfe" * 20)
+    ended = run("serve", tmp_path / "p.safetensors", "--port", 0, "--token-file", tmp_path / "token")
+    assert ended.returncode == 2
+    assert "token: expected a token of at least 16 letters, digits and signs" in ended.stderr
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_closed_stream_is_nothing_and_no_file_takes_its_place(closed, tmp_path):
+    make([5] * 20).save(tmp_path / "log.parquet")
+    script = """
+import atexit, os
+from statewise.cli import main
+number = lambda: str(os.open("opened", os.O_WRONLY | os.O_CREAT))  # of a file that is opened after the start
+atexit.register(lambda: open("number", "w").write(number()))
+main()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script, "inspect", "log.parquet"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: os.close(closed),
+    )
+    assert ended.returncode == 0
+    assert "Traceback" not in ended.stdout + ended.stderr
+    assert int((tmp_path / "number").read_text()) > 2
+    assert ("can be used" in ended.stdout) == (closed == 2)

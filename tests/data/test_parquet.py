@@ -55,6 +55,7 @@ def test_files_of_others_carry_no_sum_and_files_written_again_are_told(tmp_path)
         (ACTIONS_KEY, "true", "expected different names of actions, or their number"),
         (ACTIONS_KEY, '["a", 1, "c"]', "expected different names of actions, or their number"),
         (ACTIONS_KEY, '["a", "a", "c"]', "expected different names of actions, or their number"),
+        (ACTIONS_KEY, json.dumps([*map(str, range(10_001))]), "name 10,001 actions, expected 10,000 at most"),
         (ACTIONS_KEY, "[" * 100_000, "its metadata do not hold the number or names of actions as JSON"),
         (ACTIONS_KEY, json.dumps("x" * 5_000_000), "its metadata hold 5 MB for the number or names of actions"),
         (HORIZON_KEY, '["limit"]', "expected a word and a number, got ['limit']"),

@@ -210,3 +210,27 @@ def test_identifiers_that_look_like_numbers_stay_apart(tmp_path):
     (tmp_path / "log.csv").write_text("\n".join(["Patient,Visit,Weight,drug,Outcome,done", *rows]))
     log = sw.load(tmp_path / "log.csv", propensity="estimate")
     assert log.episode_ids.tolist() == ["7", "007", "8"]
+
+
+def test_a_column_is_not_two_things_at_once():
+    frame = sheet(Visit=np.tile([0, 1, 2], 20))
+    for columns, problem in (
+        (sw.Columns(action="Done", reward="Done"), "it is given as action and reward"),
+        (sw.Columns(propensity="Outcome", reward="Outcome"), "it is given as reward and propensity"),
+    ):
+        _, findings = read(frame, columns=columns, propensity="estimate")
+        assert problem in [fault.problem for fault in findings.faults]
+    found = roles(frame, columns=sw.Columns(episode="Patient ID", unit="Patient ID", reward="Done", terminated="Done"))
+    assert (found["unit"], found["terminated"]) == (found["episode"], found["reward"])  # those may be
+
+
+def test_words_and_orders_are_of_observations():
+    frame = sheet(obs_ward=np.tile([1, 2], 30), Weight=None)
+    for columns, advice in (
+        (sw.Columns(words=("ward",)), "Did you mean 'obs_ward'? Check `Columns(words=...)`"),
+        (sw.Columns(orders=(("pain", ("low", "high")),)), "The observations are obs_ward. Check `Columns(orders=...)`"),
+    ):
+        _, findings = read(frame, columns=columns, propensity="estimate")
+        (fault,) = findings.faults
+        assert (fault.problem, fault.advice) == ("it is not an observation", advice)
+    assert read(frame, columns=sw.Columns(words=("obs_ward",)), propensity="estimate")[1].faults == []

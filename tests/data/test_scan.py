@@ -213,6 +213,9 @@ def test_no_files(tmp_path):
         sw.scan(tmp_path, scratch=tmp_path)
     with pytest.raises(sw.LogError, match="there is no such file"):
         sw.scan([tmp_path / "a.parquet"], scratch=tmp_path)
+    for address in ("http://127.0.0.1:9/visits", "https://127.0.0.1:9/visits.csv"):  # port 9 is not asked
+        with pytest.raises(sw.LogError, match=r"a web server does not list its files. Give the address of one \.parq"):
+            sw.scan(address, scratch=tmp_path)
     with pytest.raises(ValueError, match="memory: expected 268 MB at least"):
         sw.scan(tmp_path, memory=1000)
 

@@ -121,7 +121,7 @@ def _description(kind: Any) -> str:
     origin = get_origin(kind)
     if origin is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
-    if is_dataclass(kind) or origin in (dict, Mapping):
+    if is_dataclass(kind) or origin in (dict, Mapping) or kind in (dict, Mapping):
         return "a table"
     if origin is tuple:
         return "a list"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -29,6 +30,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     try:
+        _check_replaceable(path)
         part, handle = _new_part(path)
         try:
             yield part
@@ -55,6 +57,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 def check_writable(path: str | Path) -> None:
     """Raises the OSError that writing this file would."""
+    _check_replaceable(Path(path))
     part, handle = _new_part(Path(path))
     os.close(handle)
     part.unlink()
@@ -89,6 +92,13 @@ def _sync(path: Path, flags: int = 0) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _check_replaceable(path: Path) -> None:
+    """A file may be replaced by a new one; /dev/stdout, which a superuser may replace too, would be lost to all."""
+    of_system = path.is_symlink() and os.readlink(path).startswith(("/proc/", "/dev/"))
+    if of_system or (path.exists() and not (path.is_file() or path.is_dir())):
+        raise OSError(errno.EINVAL, "it is a device or a pipe, expected a file", str(path))
 
 
 def _new_part(path: Path) -> tuple[Path, int]:

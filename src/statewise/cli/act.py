@@ -11,7 +11,7 @@ import numpy as np
 from statewise.cli.harmless import harmless
 from statewise.cli.options import choose_option, json_option, policy_at, seed_option, writable
 from statewise.cli.terminal import echo_json, messages, note
-from statewise.cli.types import listed
+from statewise.cli.types import FilePath, listed
 from statewise.data.formats import any_of
 from statewise.data.observations import read_observations, table_endings, table_text, write_table
 from statewise.data.rawlog import Columns
@@ -19,11 +19,11 @@ from statewise.policies.act import codes_of, decide, matched
 
 
 @click.command(epilog="Example: statewise act runs/cartpole patients.csv --keep patient --out decisions.csv")
-@click.argument("policy_path", metavar="POLICY", type=click.Path(path_type=Path))
-@click.argument("observations", type=click.Path(path_type=Path))
+@click.argument("policy_path", metavar="POLICY", type=FilePath())
+@click.argument("observations", type=FilePath())
 @choose_option
 @click.option("--keep", metavar="A,B,…", help="Columns to copy into the answer, such as an identifier.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help=f"A {any_of(table_endings())} file.")
+@click.option("--out", type=FilePath(dir_okay=False), help=f"A {any_of(table_endings())} file.")
 @seed_option
 @json_option
 def command(

@@ -16,6 +16,7 @@ from statewise.cli.progress import Watch
 from statewise.cli.propensities import estimated, read_log
 from statewise.cli.scanned import scan_options
 from statewise.cli.terminal import answers, echo_json, messages
+from statewise.cli.types import FilePath
 from statewise.data.dataset import Dataset
 from statewise.learning.runs import RunFolder
 from statewise.ope.certify import certify
@@ -23,17 +24,15 @@ from statewise.policies.external import as_target
 
 
 @click.command(epilog="Example: statewise certify policy.safetensors held-out.parquet --out deploy.safetensors")
-@click.argument("policy", type=click.Path(path_type=Path))
-@click.argument("log", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write the policy that may be deployed.")
+@click.argument("policy", type=FilePath())
+@click.argument("log", type=FilePath())
+@click.option("--out", type=FilePath(), help="Where to write the policy that may be deployed.")
 @click.option(
     "--learning",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     help="Log that the policy was learned from, to choose the order of steps [default: a third of LOG].",
 )
-@click.option(
-    "--today", type=click.Path(path_type=Path), help="Policy that wrote the log [default: modelled from the log]."
-)
+@click.option("--today", type=FilePath(), help="Policy that wrote the log [default: modelled from the log].")
 @click.option(
     "--discount", type=click.FloatRange(0, 1, min_open=True), help="γ [default: 1 or 0.98, depending on the log]."
 )

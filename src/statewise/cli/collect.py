@@ -10,7 +10,7 @@ import click
 from statewise.cli.options import json_option, misfit, seed_option, writable
 from statewise.cli.progress import bar
 from statewise.cli.terminal import echo_json
-from statewise.cli.types import RegisteredName
+from statewise.cli.types import FilePath, RegisteredName
 from statewise.data.formats import any_of, writable_endings
 from statewise.domains import DOMAINS
 from statewise.domains.behaviours import Uniform, with_noise
@@ -25,7 +25,7 @@ from statewise.policies.files import load_policy
 @seed_option
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FilePath(dir_okay=False),
     required=True,
     help=f"A {any_of(writable_endings())} file.",
 )

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from statewise.cli.types import FilePath
 from statewise.data.rawlog import NAMED, Columns
 from statewise.data.schema import Schema
 from statewise.learning.settings import read_settings
@@ -37,7 +38,7 @@ def config_option(also: Collection[str] = ()) -> Callable[[Callable], Callable]:
     table = " and a table [settings]" if "settings" in also else ""
     return click.option(
         "--config",
-        type=click.Path(path_type=Path),
+        type=FilePath(),
         is_eager=True,  # before the options whose defaults it gives
         expose_value=bool(also),
         callback=read,

@@ -19,7 +19,7 @@ from statewise.cli.propensities import estimated, propensities_as_json, read_log
 from statewise.cli.reward_parts import of_half, parts_as_json, read_parts, reward_parts_option, values
 from statewise.cli.scanned import is_scanned, scan_options
 from statewise.cli.terminal import answers, coloured, echo_json, messages, note, table
-from statewise.cli.types import RegisteredName
+from statewise.cli.types import FilePath, RegisteredName
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
 from statewise.data.horizon import sentence
@@ -54,8 +54,8 @@ class Evaluation:
 
 
 @click.command(epilog="Example: statewise evaluate runs/hiv held-out.parquet --discount 0.98")
-@click.argument("policy", type=click.Path(path_type=Path))
-@click.argument("log", type=click.Path(path_type=Path), required=False)
+@click.argument("policy", type=FilePath())
+@click.argument("log", type=FilePath(), required=False)
 @click.option(
     "--estimator",
     "estimators",

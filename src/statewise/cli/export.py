@@ -9,13 +9,13 @@ import click
 from statewise.base.files import written_whole
 from statewise.cli.options import json_option, policy_at, writable
 from statewise.cli.terminal import echo_json
-from statewise.cli.types import RegisteredName
+from statewise.cli.types import FilePath, RegisteredName
 from statewise.policies.act import codes_of
 from statewise.policies.exports import EXPORTS, export_policy
 
 
 @click.command(epilog="Example: statewise export runs/cartpole --format onnx --out policy.onnx")
-@click.argument("source", metavar="RUN|POLICY", type=click.Path(path_type=Path))
+@click.argument("source", metavar="RUN|POLICY", type=FilePath())
 @click.option(
     "--format",
     "kind",
@@ -25,7 +25,7 @@ from statewise.policies.exports import EXPORTS, export_policy
 )
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FilePath(dir_okay=False),
     required=True,
     help="File with the ending of the format: .onnx, .py.",
 )

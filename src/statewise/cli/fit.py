@@ -15,12 +15,13 @@ import click
 from rich.text import Text
 
 from statewise.algorithms import ALGORITHMS
+from statewise.base.files import make_folder
 from statewise.cli.options import json_option, log_options, needs, propensity_model_option
 from statewise.cli.progress import Watch
 from statewise.cli.propensities import estimated, propensities_as_json, read_log
 from statewise.cli.scanned import scan_options
 from statewise.cli.terminal import answers, echo_json, messages, note, table
-from statewise.cli.types import RegisteredName
+from statewise.cli.types import FilePath, RegisteredName
 from statewise.data.augment import smooth
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
@@ -31,7 +32,7 @@ from statewise.learning.trackers.parquet import ParquetTracker
 
 
 @click.command(epilog="Example: statewise fit cartpole.parquet --seeds 2 --out runs/cartpole")
-@click.argument("log", type=click.Path(path_type=Path))
+@click.argument("log", type=FilePath())
 @click.option("--algorithm", type=RegisteredName(ALGORITHMS, "algorithm"), default="opposd", show_default=True)
 @click.option("--preset", "preset_name", type=RegisteredName(PRESETS, "preset"), default="default", show_default=True)
 @click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="Independent runs.")
@@ -53,10 +54,8 @@ from statewise.learning.trackers.parquet import ParquetTracker
 @click.option(
     "--checkpoint-every", type=click.IntRange(min=1), help="Updates between checkpoints [default: a tenth of all]."
 )
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Run folder.")
-@click.option(
-    "--tensorboard", metavar="DIR", type=click.Path(path_type=Path), help="Also write TensorBoard event files."
-)
+@click.option("--out", type=FilePath(), required=True, help="Run folder.")
+@click.option("--tensorboard", metavar="DIR", type=FilePath(), help="Also write TensorBoard event files.")
 @click.option("--mlflow", metavar="URI", help="Also log to MLflow: http://…, sqlite:///FILE, …")
 @log_options
 @scan_options
@@ -132,6 +131,7 @@ def _trackers(out: Path, tensorboard: Path | None, mlflow: str | None) -> Iterat
         needs("tensorboard", "tensorboardX")
         from statewise.learning.trackers.tensorboard import TensorBoardTracker
 
+        make_folder(tensorboard)
         trackers.append(TensorBoardTracker(folder, tensorboard))
     if mlflow is not None:
         needs("mlflow", "mlflow")

@@ -23,7 +23,7 @@ from statewise.cli.progress import Watch
 from statewise.cli.propensities import ReadLike, read_log
 from statewise.cli.scanned import scan_options
 from statewise.cli.terminal import answers, echo_json, messages
-from statewise.cli.types import Duration, RegisteredName, listed
+from statewise.cli.types import Duration, FilePath, RegisteredName, listed
 from statewise.data.dataset import Dataset
 from statewise.data.loggers import by_logger
 from statewise.improvement import Improvement, Plan, Stage, improve
@@ -34,21 +34,21 @@ LINES = 10  # at most, of each stage of learning
 
 
 @click.command(epilog="Example: statewise improve visits.csv --out runs/visits")
-@click.argument("logs", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("logs", type=FilePath(), nargs=-1, required=True)
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     help="Run folder [default: runs/ plus the newest log's name].",
 )
 @click.option(
     "--today",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     help="Policy that wrote the newest log [default: modelled from the log].",
 )
 @click.option(
     "--logger",
     "loggers",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     multiple=True,
     help="Policy that wrote a log; once for each log but the first, oldest first. The last is what is done today.",
 )

@@ -16,6 +16,7 @@ from statewise.cli.flags import with_flags
 from statewise.cli.options import json_option, log_arguments, log_options
 from statewise.cli.scanned import read_any, scan_options
 from statewise.cli.terminal import answers, echo_json, messages, note, table
+from statewise.cli.types import FilePath
 from statewise.data.findings import Finding, Findings
 from statewise.data.summary import Spread, Summary, summarise
 from statewise.propensities.logged import logged_calibration
@@ -32,12 +33,12 @@ GUESSED = (
 
 
 @click.command(epilog="Example: statewise inspect visits.csv --unit-column patient")
-@click.argument("log", type=click.Path(path_type=Path))
+@click.argument("log", type=FilePath())
 @click.option(
     "--write-config",
     "config_file",
     metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FilePath(dir_okay=False),
     help="Write how the columns were read to a TOML file, for --config.",
 )
 @log_options

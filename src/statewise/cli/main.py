@@ -65,6 +65,7 @@ def group() -> None:
 
 def main() -> None:
     """Runs the command line; what the user can fix ends with a sentence and exit code 2, never a traceback."""
+    _open_closed_streams()
     speak_plainly()
     try:
         with _interruptible(), warnings_as_notes():
@@ -85,6 +86,20 @@ def main() -> None:
         if isinstance(error, USER_ERRORS) or type(error).__module__.split(".")[0] in LIBRARIES:
             _end(with_flags(_sentence(error)))
         _end(_bug(error), code=1)
+
+
+def _open_closed_streams() -> None:
+    """Nothing in the place of standard streams that whoever started this had closed, as some daemons do.
+
+    Otherwise a policy that is written next would become the standard error, and hold what libraries write to that.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, which is this
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115 - until the end
 
 
 def _end(sentence: str, code: int = 2) -> NoReturn:

@@ -8,16 +8,17 @@ import click
 
 from statewise.cli.options import json_option, writable
 from statewise.cli.terminal import echo_json, messages, note
+from statewise.cli.types import FilePath
 from statewise.data.findings import Findings
 from statewise.data.formats import any_of, writable_endings
 from statewise.data.recorded import is_record, read, write
 
 
 @click.command(epilog="Example: statewise record decisions --out round2.parquet")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=FilePath())
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FilePath(dir_okay=False),
     required=True,
     help=f"A {any_of(writable_endings())} file.",
 )

@@ -9,14 +9,15 @@ import click
 from statewise.base.files import write_text
 from statewise.cli.options import json_option, writable
 from statewise.cli.terminal import echo_json
+from statewise.cli.types import FilePath
 from statewise.learning.runs import RunFolder
 from statewise.report.folder import from_run
 from statewise.report.page import render
 
 
 @click.command(epilog="Example: statewise report runs/cartpole --out report.html")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="[default: RUN/report.html]")
+@click.argument("run", type=FilePath())
+@click.option("--out", type=FilePath(dir_okay=False), help="[default: RUN/report.html]")
 @json_option
 def command(run: Path, out: Path | None, as_json: bool) -> None:
     """Write RUN's report: one HTML file that opens without a network, the answer first.

@@ -10,6 +10,7 @@ import click
 from statewise.cli.backend import backend_options
 from statewise.cli.options import writable
 from statewise.cli.terminal import answers
+from statewise.cli.types import FilePath
 from statewise.experiments.paper import Preset, study_names
 
 
@@ -29,8 +30,8 @@ from statewise.experiments.paper import Preset, study_names
     default=1,
     help="For safe-improvement, certified and rounds: how many share the work [default: 1].",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Folder [default: runs/reproduce/NAME].")
-@click.option("--docs", type=click.Path(path_type=Path), help="Also put the results into this Markdown page.")
+@click.option("--out", type=FilePath(), help="Folder [default: runs/reproduce/NAME].")
+@click.option("--docs", type=FilePath(), help="Also put the results into this Markdown page.")
 @click.option("--no-run", is_flag=True, help="Only make tables and figures from earlier runs.")
 @backend_options
 def command(

@@ -10,7 +10,7 @@ from rich.text import Text
 from statewise.cli.options import json_option, seed_option
 from statewise.cli.progress import Watch
 from statewise.cli.terminal import answers, echo_json, messages, table
-from statewise.cli.types import RegisteredName
+from statewise.cli.types import FilePath, RegisteredName
 from statewise.domains import DOMAINS
 from statewise.improvement import Plan
 from statewise.learning.presets import OWN, preset
@@ -23,7 +23,7 @@ from statewise.report.rounds import write_rounds
 @click.option("--rounds", "count", type=click.IntRange(1, 50), default=4, show_default=True)
 @click.option("--episodes", type=click.IntRange(min=15), default=500, show_default=True, help="Logged in each round.")
 @click.option("--preset", "name", type=RegisteredName(OWN, "preset"), default="default", show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for every round's run and the figure.")
+@click.option("--out", type=FilePath(), help="Folder for every round's run and the figure.")
 @seed_option
 @json_option
 def command(domain: str, count: int, episodes: int, name: str, out: Path | None, seed: int, as_json: bool) -> None:

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 from statewise.cli.progress import Watch
+from statewise.cli.types import FilePath
 from statewise.data.dataset import Dataset
 from statewise.data.findings import Findings
 from statewise.data.recorded import is_record
@@ -20,6 +21,7 @@ from statewise.data.table import read
 
 ADDRESS = re.compile(r"(s3|gs|gcs|az|abfss?|https?):/+")
 SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)B?", re.IGNORECASE)
+LARGEST = 1e18
 UNITS = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
@@ -32,7 +34,7 @@ class Size(click.ParamType):
         if isinstance(value, int):
             return value
         parts = SIZE.fullmatch(str(value))
-        size = 0 if parts is None else int(float(parts[1]) * UNITS[parts[2].upper()])
+        size = 0 if parts is None else int(min(float(parts[1]) * UNITS[parts[2].upper()], LARGEST))
         if size < LEAST_MEMORY:
             self.fail(f"expected a size of 300MB or more, such as 8GB; got '{value}'", param, ctx)
         return size
@@ -43,7 +45,7 @@ def scan_options(command: Callable) -> Callable:
     command = click.option(
         "--scratch",
         metavar="FOLDER",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=FilePath(file_okay=False),
         help="Where a LOG that is a folder or an s3:// address is kept while it is worked on, and for the next time "
         "[default: the user's cache].",
     )(command)

@@ -10,7 +10,7 @@ import numpy as np
 from statewise.cli.options import json_option, misfit, seed_option
 from statewise.cli.progress import bar
 from statewise.cli.terminal import answers, echo_json, table
-from statewise.cli.types import RegisteredName
+from statewise.cli.types import FilePath, RegisteredName
 from statewise.domains import DOMAINS
 from statewise.learning.runs import RunFolder
 
@@ -18,7 +18,7 @@ BAR = 30  # characters of the longest bar
 
 
 @click.command(epilog="Example: statewise score runs/cartpole --domain cartpole")
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=FilePath())
 @click.option("--domain", "name", type=RegisteredName(DOMAINS, "domain"), required=True)
 @click.option("--episodes", type=click.IntRange(1, 100_000), default=64, show_default=True, help="Episodes per policy.")
 @seed_option

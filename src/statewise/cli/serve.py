@@ -9,13 +9,14 @@ from pathlib import Path
 import click
 
 from statewise.cli.options import choose_option, needs, policy_at
+from statewise.cli.types import FilePath
 
 TOKEN = "STATEWISE_TOKEN"
-SHORTEST = 16  # characters of a token
+SHORTEST, LONGEST = 16, 10_000  # characters of a token
 
 
 @click.command(epilog="Example: statewise serve runs/cartpole --port 8000 --record decisions")
-@click.argument("policy_path", metavar="POLICY", type=click.Path(path_type=Path))
+@click.argument("policy_path", metavar="POLICY", type=FilePath())
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free port.")
 @click.option(
     "--host",
@@ -26,14 +27,14 @@ SHORTEST = 16  # characters of a token
 @choose_option
 @click.option(
     "--record",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FilePath(file_okay=False),
     metavar="FOLDER",
     help="Record every decision in this folder, on disk before it is answered; outcomes are reported with POST "
     "/outcome, and `statewise record` makes a log of it.",
 )
 @click.option(
     "--token-file",
-    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    type=FilePath(dir_okay=False, exists=True),
     help=f"Answer only those who send the token in this file, as 'Authorization: Bearer TOKEN' [default: the token in "
     f"the environment variable {TOKEN}, if set].",
 )
@@ -77,7 +78,7 @@ def command(
 
 def _token(file: Path | None) -> str | None:
     source = TOKEN if file is None else str(file)
-    token = os.environ.get(TOKEN) if file is None else file.read_text(encoding="utf-8").strip()
+    token = os.environ.get(TOKEN) if file is None else file.read_bytes()[:LONGEST].decode("utf-8", "replace").strip()
     if token is None:
         return None
     if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
@@ -89,6 +90,8 @@ def _token(file: Path | None) -> str | None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not host.strip():  # "$HOST" where it is not set; sockets take that for all addresses of the machine
+        raise click.BadParameter("expected an address such as 127.0.0.1, got nothing", param_hint="--host")
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         # without this every answer waits 40 ms for the client's acknowledgement
@@ -96,4 +99,6 @@ def _listen(host: str, port: int) -> socket.socket:
         return listening
     except OSError as error:
         reason = error.strerror or str(error)
-        raise click.ClickException(f"cannot listen on {host}:{port} ({reason}); choose another --port") from error
+        raise click.ClickException(
+            f"cannot listen on {host}:{port} ({reason}); choose another --port or --host"
+        ) from error

@@ -12,6 +12,7 @@ import click
 from statewise.base.lock import FolderInUse, locked
 from statewise.cli.config import write_config
 from statewise.cli.options import needs
+from statewise.cli.types import FilePath
 from statewise.learning.settings import read_settings
 
 HOST = "127.0.0.1"  # never another: there are logs here
@@ -20,7 +21,7 @@ HOST = "127.0.0.1"  # never another: there are logs here
 @click.command(epilog="Example: statewise studio --folder clinic")
 @click.option(
     "--folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FilePath(file_okay=False),
     default=Path("statewise-studio"),
     show_default=True,
     help="Where logs and runs are kept; a studio that is started on it again carries on.",
@@ -29,7 +30,7 @@ HOST = "127.0.0.1"  # never another: there are logs here
 @click.option("--open/--no-open", "open_browser", default=True, show_default=True, help="Open the page in a browser.")
 @click.option(
     "--config",
-    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    type=FilePath(dir_okay=False, exists=True),
     help="TOML file with options and settings of `improve` for every run.",
 )
 def command(folder: Path, port: int, open_browser: bool, config: Path | None) -> None:

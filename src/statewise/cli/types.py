@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Collection
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
@@ -12,6 +14,19 @@ from click.shell_completion import CompletionItem
 from statewise.base.registry import Registry, unknown_name
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+class FilePath(click.Path):
+    """The name of a file or a folder. No name at all is refused: a shell makes it of a variable that is not set, and a
+    path takes it for the working folder."""
+
+    def __init__(self, *, exists: bool = False, file_okay: bool = True, dir_okay: bool = True) -> None:
+        super().__init__(exists=exists, file_okay=file_okay, dir_okay=dir_okay, path_type=Path)
+
+    def convert(self, value, param, ctx) -> Path:
+        if not str(value).strip():
+            self.fail("expected the name of a file or folder, got nothing", param, ctx)
+        return Path(os.fsdecode(super().convert(value, param, ctx)))
 
 
 class RegisteredName(click.ParamType):

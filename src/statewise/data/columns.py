@@ -20,6 +20,7 @@ Ends = Literal["terminated", "truncated"]
 
 OPTIONAL = ("step", "propensity", "terminated", "truncated", "unit", "logger")
 LATER = ("action", "reward", "propensity", "terminated", "truncated")  # unknown before the decision
+ALONE = ("action", "propensity")  # roles whose column has no other; a reward may well be the end, or the step
 
 
 def check_words(propensity: str, ends: str | None) -> None:
@@ -62,7 +63,19 @@ def find_columns(
     # an optional column may be absent, unless the caller named it
     needed |= {getattr(columns, name) for name in OPTIONAL if getattr(columns, name) != getattr(usual, name)}
     finder.require(needed)
+    finder.one_role_each()
     return families
+
+
+def check_declared(columns: Columns, observations: Sequence[str], findings: Findings) -> None:
+    """What is said of the words of a column that is no observation would be lost without a word."""
+    declared = dict.fromkeys(columns.words, "words") | dict.fromkeys((name for name, _ in columns.orders), "orders")
+    for name, setting in declared.items():
+        if name not in observations:
+            prefixed = columns.observation_prefix + name
+            near = [prefixed] if prefixed in observations else difflib.get_close_matches(name, observations, n=1)
+            hint = f"Did you mean '{near[0]}'? " if near else f"The observations are {', '.join(observations[:12])}. "
+            findings.fault(name, "it is not an observation", f"{hint}Check `Columns({setting}=...)`")
 
 
 def listing(names: Sequence[str]) -> str:
@@ -81,6 +94,16 @@ class _Finder:
     def require(self, names: Iterable[str]) -> None:
         for name in sorted(set(names) - set(self.frame.columns)):
             self.findings.fault(name, "there is no such column", self._missing_advice(name))
+
+    def one_role_each(self) -> None:
+        """No column is both the action and its reward."""
+        roles: dict[str, list[str]] = {}
+        for role in NAMED:
+            roles.setdefault(getattr(self.columns, role), []).append(role)
+        for name, shared in roles.items():
+            if name in self.frame.columns and len(shared) > 1 and not set(ALONE).isdisjoint(shared):
+                advice = f"Give each a column of its own: {', '.join(f'`Columns({role}=...)`' for role in shared)}"
+                self.findings.fault(name, f"it is given as {' and '.join(shared)}", advice)
 
     def _columns_once(self) -> str:
         if self.listed:

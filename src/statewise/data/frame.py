@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from statewise.data.columns import Ends, Propensity, find_columns
+from statewise.data.columns import Ends, Propensity, check_declared, find_columns
 from statewise.data.convert import Converter
 from statewise.data.findings import Findings, RowNames, no_observations
 from statewise.data.horizon import Horizon
@@ -52,6 +52,8 @@ def raw_from_frame(
     if schema is not None and (schema.propensity == "ignored" or (schema.propensity == "estimate" and not logged)):
         propensity = "estimate"
     families = find_columns(frame, columns, propensity, ends, findings)
+    if guess.codes is None:  # otherwise a policy says what its columns hold
+        check_declared(columns, families.observations, findings)
     findings.items += guess.warnings(families.observations)
     if frame.height == 0 and not findings.faults:
         findings.fault("log", "there are no rows", "Give one row for each decision")

@@ -77,7 +77,7 @@ def _final_rows(raw: RawLog, starts: np.ndarray) -> np.ndarray:
     for column in (raw.action, raw.reward, raw.propensity):
         if column is not None:
             final &= _missing(column[last])
-    return last[final] if raw.action is not None and raw.reward is not None else last[:0]
+    return last[final] if raw.action is not None else last[:0]
 
 
 def _check_steps(raw: RawLog, step: np.ndarray, layout: Layout, findings: Findings) -> None:

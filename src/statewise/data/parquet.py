@@ -128,6 +128,8 @@ def _actions(text: str | None) -> int | tuple[str, ...] | None:
     known = _parsed(text, "number or names of actions")
     if known is None:
         return None
+    if isinstance(known, list) and len(known) > MOST_ACTIONS:
+        raise ValueError(f"its metadata '{ACTIONS_KEY}' name {len(known):,} actions, expected {MOST_ACTIONS:,} at most")
     if isinstance(known, list) and all(isinstance(name, str) for name in known) and len(set(known)) == len(known) > 0:
         return tuple(known)
     if type(known) is int and 1 <= known <= MOST_ACTIONS:

@@ -15,6 +15,7 @@ from statewise.data.findings import Findings
 from statewise.data.parquet import undamaged
 
 ENDING = ".parquet"
+WEB = ("http://", "https://")
 Source = str | os.PathLike | Sequence[str | os.PathLike]
 
 
@@ -63,6 +64,10 @@ def is_remote(path: Any) -> bool:
 def find_files(source: Source, findings: Findings) -> SourceFiles | None:
     """The files, or None after a fault."""
     if isinstance(source, str | os.PathLike):
+        if str(source).startswith(WEB) and not str(source).endswith(ENDING):
+            problem = "a web server does not list its files"
+            findings.fault(str(source), problem, f"Give the address of one {ENDING} file")
+            return None
         paths = _remote(str(source)) if is_remote(source) else _local(str(source))
     else:
         paths = [str(path) for path in source]
