@@ -137,18 +137,24 @@ def last_words(process: subprocess.Popen) -> str:
 def compare(ways: list[str], seeds: int, repeats: int) -> None:
     for first in range(0, len(ways), SIDE_BY_SIDE):
         processes = {name: started(name, seeds, repeats) for name in ways[first : first + SIDE_BY_SIDE]}
-        ready = {name: process.stdout.readline() for name, process in processes.items()}
+        ready = {name: said(process) for name, process in processes.items()}
         for name, process in processes.items():
             print(f"{name:22s} {timed(process, ready[name])}", flush=True)
 
 
-def timed(process: subprocess.Popen, ready: str) -> str:
-    """Has a process that is ready measure, and says what it measured, or why it did not."""
-    line = ""
-    if ready:
+def said(process: subprocess.Popen, asked: bool = False) -> str:
+    """The next line that it prints, after a line to it where it is `asked`."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    if asked:
         process.stdin.write("\n")
         process.stdin.flush()
-        line = process.stdout.readline()
+    return process.stdout.readline()
+
+
+def timed(process: subprocess.Popen, ready: str) -> str:
+    """Has a process that is ready measure, and says what it measured, or why it did not."""
+    line = said(process, asked=True) if ready else ""
     if not line:
         return last_words(process)
     process.wait()
