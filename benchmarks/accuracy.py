@@ -54,7 +54,7 @@ from statewise.domains.collect import collect, collect_tabular
 from statewise.domains.hiv import HIV
 from statewise.domains.simulate import Act, Domain, episode_keys, returns, rollout
 from statewise.domains.tabular import TabularMDP
-from statewise.ope.estimators import ESTIMATORS
+from statewise.ope.estimators import ESTIMATORS, USUAL
 from statewise.ope.evaluate import evaluate_all
 from statewise.policies.probabilities import probabilities_of
 
@@ -68,9 +68,8 @@ LIMITED = (0.45, 0.65, 0.85)
 SLOW = ("state-ratio-network", "fitted-q")  # networks: minutes a log
 NEEDS = {"fitted-q-trees": "sklearn"}
 OURS = tuple(name for name in ESTIMATORS if name not in SLOW and (name not in NEEDS or find_spec(NEEDS[name])))
-MARGINALISED = ("state-ratio", "doubly-robust-state-ratio")
 VERDICTS = ("supported", "weak", "not identified")
-PEER_MARGINALISED = ("SM-IS", "SM-SNIS", "SM-DR", "SM-SNDR", "SAM-IS", "SAM-SNIS", "SAM-DR", "SAM-SNDR")
+BY_HAND = "<!-- by hand -->"  # what follows it on the page is kept
 
 
 @dataclass(frozen=True)
@@ -282,40 +281,45 @@ def table(errors: list[Row]) -> list[str]:
         "| *truth* | " + " | ".join(f"*{truth:.4g}*" for *_, truth in settings) + " |",
     ]
     cells = {(one["domain"], one["share"], one["estimator"]): one for one in errors}
-    names = list(dict.fromkeys(one["estimator"] for one in errors))
-    marginal = [name for name in names if is_marginalised(name)]
-    for name in marginal + [name for name in names if name not in marginal]:
+    for name in dict.fromkeys(one["estimator"] for one in errors):
         line = []
         for domain, share, _ in settings:
             one = cells[domain, share, name]
             error, verdicts = one["error"], one["verdicts"]
             text = f"{100 * error:.3g}" if error < 100 else f"{100 * error:.1g}"
-            if name in marginal and error == min(cells[domain, share, other]["error"] for other in marginal):
+            if error == min(one["error"] for one in errors if (one["domain"], one["share"]) == (domain, share)):
                 text = f"**{text}**"
             line.append(text + (f" ({'/'.join(map(str, verdicts))})" if sum(verdicts) else ""))
         lines.append(f"| {name} | " + " | ".join(line) + " |")
     return lines
 
 
-def is_marginalised(name: str) -> bool:
-    owner, estimator = name.split(" ", 1)
-    return estimator in (MARGINALISED if owner == "statewise" else PEER_MARGINALISED)
-
-
-def findings(errors: list[Row]) -> list[str]:
-    """Wherever a state ratio was supported on some log, the errors of the marginalised estimators."""
+def findings(rows: list[Row]) -> list[str]:
+    """In each setting, the usual estimator's error beside the least of SCOPE-RL's and the least of all others here."""
     lines = []
-    for domain, share in dict.fromkeys((one["domain"], one["share"]) for one in errors):
-        here = [one for one in errors if (one["domain"], one["share"]) == (domain, share)]
-        marginal = sorted((one for one in here if is_marginalised(one["estimator"])), key=lambda one: one["error"])
-        if not any(one["verdicts"][0] for one in marginal):
-            lines.append(f"- {domain} {100 * share:.0f} %: no state ratio was supported on any log.")
-            continue
-        ours = [one for one in marginal if one["estimator"].startswith("statewise")]
-        others = [one for one in marginal if not one["estimator"].startswith("statewise")]
-        shown = ", ".join(f"{one['estimator']} {100 * one['error']:.3g} %" for one in ours + others[:1])
-        lines.append(f"- {domain} {100 * share:.0f} %: of the marginalised estimators, {shown}.")
+    for domain, share in dict.fromkeys((row["domain"], row["share"]) for row in rows):
+        off: dict[str, np.ndarray] = {}
+        here = [row for row in rows if (row["domain"], row["share"]) == (domain, share)]
+        for name in dict.fromkeys(row["estimator"] for row in here):
+            off[name] = np.array([abs(row["value"] / row["truth"] - 1) for row in here if row["estimator"] == name])
+        usual = off.pop(f"statewise {USUAL}")
+        said = [f"{_rms(usual):.3g} %"]
+        for owner in ("SCOPE-RL", "statewise"):
+            others = {name: errors for name, errors in off.items() if name.startswith(owner)}
+            if others:
+                best = min(others, key=lambda name: _rms(others[name]))
+                nearer = int((usual < others[best]).sum())
+                said.append(
+                    f"{best} {_rms(others[best]):.3g} % (farther from the truth on {nearer} of {len(usual)} logs)"
+                )
+        least = all(_rms(usual) <= _rms(errors) for errors in off.values())
+        lines.append(f"- {domain} {100 * share:.0f} %: {'' if least else '**not the least**, '}{'; '.join(said)}.")
     return lines
+
+
+def _rms(errors: np.ndarray) -> float:
+    """In percent."""
+    return 100 * float(np.sqrt(np.mean(errors**2)))
 
 
 def main() -> None:
@@ -347,13 +351,17 @@ def main() -> None:
             subprocess.run([options.peer, script, folder, answer], check=True, stdout=subprocess.DEVNULL)
             rows = rows + peer_rows(settings, options.seeds, json.loads(answer.read_text()))
     errors = summary(rows)
-    lines = [*table(errors), "", *findings(errors)]
+    beside = (
+        f"The least of all in bold. The usual estimator, {USUAL}, beside the best of SCOPE-RL's and of the others here:"
+    )
+    lines = [*table(errors), "", beside, "", *findings(rows)]
     print("\n".join(lines))
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
+        kept = options.out.read_text().partition(BY_HAND)[2] if options.out.exists() else ""
         title, command, text = (__doc__ or "").split("\n\n", 2)
         head = ["# Accuracy, side by side", "", title, "", f"`{command}`", "", text.strip(), ""]
-        options.out.write_text("\n".join(head + lines) + "\n")
+        options.out.write_text("\n".join([*head, *lines, "", BY_HAND]) + (kept or "\n"))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """How time and memory grow with a log: read, inspected, judged and learned from, in memory and in files.
 
     python benchmarks/scale.py [--rows 100000 1000000] [--folder runs/scale] [--updates 500] [--page docs/scale.md]
+    python benchmarks/scale.py --seeds 1 4 16 64 [--rows 100000] [--updates 20]
 
 Every log is made on the spot: 8 observations, 4 actions, episodes of 20 decisions in the mean that end by themselves.
 Every measurement is a process of its own. `peak` is the greatest resident memory (getrusage), files that are mapped
 included; `own` is that without them, which the system cannot take back (sampled fifty times a second). The answers of
 both ways are compared. With --page, the table is written between the page's two markers. What was made is deleted.
-Of `fit`, the processor time of an update is printed too, without what comes before the first.
+Of `fit`, the processor time of an update is printed too, without what comes before the first. With --seeds, how `fit`
+grows with them instead, on a log of the first of --rows, in memory: the policies of all seeds are learned by one call.
 """
 
 import argparse
@@ -25,7 +27,7 @@ MEASURE = """
 import json, resource, sys, threading, time
 import numpy as np
 import statewise as sw
-folder, scratch, way, task, updates = sys.argv[1:]
+folder, scratch, way, task, updates, seeds = sys.argv[1:]
 own, marks = [0], []
 
 def watch():
@@ -57,18 +59,18 @@ def work(log):
     def note(progress):
         marks.append((progress.update, time.process_time()))
 
-    result = sw.fit(log, "opposd", updates=int(updates), progress=note)
+    result = sw.fit(log, "opposd", seeds=int(seeds), updates=int(updates), progress=note)
     return [float(np.abs(weights).sum()) for weights in result.policies[0].weights]
 
 threading.Thread(target=watch, daemon=True).start()
-started = time.perf_counter()
+started, busy = time.perf_counter(), time.process_time()
 log = read()
 if task != "read":
-    started = time.perf_counter()
+    started, busy = time.perf_counter(), time.process_time()
 answer = work(log)
-seconds = time.perf_counter() - started
+seconds, busy = time.perf_counter() - started, time.process_time() - busy
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-measured = {"seconds": seconds, "peak": peak * 1024, "own": own[0] * 1024, "answer": answer}
+measured = {"seconds": seconds, "busy": busy, "peak": peak * 1024, "own": own[0] * 1024, "answer": answer}
 if len(marks) > 1:  # the first stretch compiles, and hashes the log
     (first, began), (last, ended) = marks[0], marks[-1]
     measured["update"] = (ended - began) / (last - first)
@@ -106,8 +108,8 @@ def make(folder: Path, rows: int, seed: int = 0) -> None:
         episodes += int(episode[-1]) + 1
 
 
-def measured(folder: Path, scratch: Path, way: str, task: str, updates: int) -> dict:
-    arguments = [str(folder), str(scratch), way, task, str(updates)]
+def measured(folder: Path, scratch: Path, way: str, task: str, updates: int, seeds: int = 1) -> dict:
+    arguments = [str(folder), str(scratch), way, task, str(updates), str(seeds)]
     ended = subprocess.run([sys.executable, "-c", MEASURE, *arguments], stdout=subprocess.PIPE, text=True)
     return json.loads(ended.stdout) if ended.returncode == 0 else {}
 
@@ -127,6 +129,19 @@ def row(rows: int, task: str, ways: dict[str, dict]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def by_seeds(folder: Path, rows: int, seeds: list[int], updates: int) -> None:
+    """How `fit` grows with the number of seeds."""
+    print("| seeds | s | processor s | an update of a seed, ms | peak GB | own GB |", "|" + "---:|" * 6, sep="\n")
+    try:
+        make(folder / "seeds", rows)
+        for count in seeds:
+            one = measured(folder / "seeds", folder, "memory", "fit", updates, count)
+            cells = (one["seconds"], one["busy"], 1000 * one["update"] / count, one["peak"] / 1e9, one["own"] / 1e9)
+            print(f"| {count} | " + " | ".join(f"{cell:.3g}" for cell in cells) + " |", flush=True)
+    finally:
+        shutil.rmtree(folder / "seeds", ignore_errors=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
@@ -134,8 +149,12 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["read", "inspect", "evaluate", "fit"])
     parser.add_argument("--ways", nargs="+", default=["memory", "files"])
     parser.add_argument("--updates", type=int, default=500)
+    parser.add_argument("--seeds", type=int, nargs="+")
     parser.add_argument("--page", type=Path)
     given = parser.parse_args()
+    if given.seeds is not None:
+        by_seeds(given.folder, given.rows[0], given.seeds, given.updates)
+        return
     lines = [
         "| rows | task | s | peak GB | own GB | s, in files | peak GB | own GB | answers differ by |",
         "|---:|---|---:|---:|---:|---:|---:|---:|---|",
