@@ -16,6 +16,7 @@ FLAGS = {
     "propensity": "--propensity",
     "Columns(observations": "--observations",
     "Columns(words": "--words",
+    "Columns(orders": "--order",
     "Columns(target_prefix": "--target-columns",
     **{f"Columns({name}": f"--{name}-column" for name in NAMED},
 }
