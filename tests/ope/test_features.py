@@ -46,9 +46,10 @@ def test_what_chance_tells_of_episodes_is_taken_off():
     states = np.append(rng.normal(size=(3000, 1)), rng.normal(size=(100, 19))[episode], axis=1)
     to_come = states[:, 0] + rng.normal(size=100)[episode] + rng.normal(size=3000)
     relevance = relevance_of(states, to_come, np.ones(3000), lambda part: episode[part])
-    np.testing.assert_allclose(relevance, [1.0, *np.full(19, (FEW / 20) ** 1.5)])
     by_rows = relevance_of(states, to_come, np.ones(3000), each_row)
-    assert (by_rows[1:] > (FEW / 20) ** 1.5).any()
+    told, told_by_rows = ((one[1:] > (FEW / 20) ** 1.5 + 1e-9).sum() for one in (relevance, by_rows))
+    assert relevance[0] == 1.0
+    assert told <= 3 < 8 < told_by_rows  # two standard errors, of a column or of its square: one in eleven
 
 
 @pytest.mark.parametrize("columns", [2, FEW])
