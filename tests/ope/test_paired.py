@@ -23,8 +23,8 @@ from statewise.ope.walk import OnRows
 def log(by_features):
     family = DOMAINS["random-mdp"]
     assert isinstance(family, Family)
-    source = family.problem(50_003)
-    data = source.collect(60, 50_003)
+    source = family.problem(50_008)
+    data = source.collect(60, 50_008)
     assert isinstance(data, sw.Dataset)
     return prepare(data, discount=source.discount)
 
