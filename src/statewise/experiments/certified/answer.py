@@ -49,19 +49,9 @@ def answer(
     learning, judging = logs[-1].split(part, seed=seed)
     everything = concat([*logs[:-1], learning]) if len(logs) > 1 else learning
     found = _learned(everything, settings, seed, kept)
-    rules, consistent = unlearned(learning, judging, seed)
-    certificate, seconds = apart(
-        _certified,
-        {**{name: one.policy for name, one in found.items()}, **consistent, **rules},
-        judging,
-        learning=learning,
-        simple=rules,
-        unlearned=consistent,
-        today=today,
-        discount=discount,
-        seed=seed,
-        part=1 - part,
-    )
+    policies = {name: one.policy for name, one in found.items()}
+    named = {"today": today, "discount": discount, "seed": seed, "part": 1 - part}
+    certificate, seconds = apart(_certified, policies, learning, judging, named)
     return Answer(certificate, sum(one.seconds for one in found.values()), seconds)
 
 
@@ -99,8 +89,12 @@ def _file(folder: Path, name: str) -> Path:
     return folder / f"{name}.safetensors"
 
 
-def _certified(*arguments: Any, **named: Any) -> tuple[Certificate, float]:
+def _certified(
+    policies: Mapping[str, Any], learning: Dataset, judging: Dataset, named: Mapping[str, Any]
+) -> tuple[Certificate, float]:
     """Without what the judge made of the log, which is large; and the seconds that it took."""
     began = time.perf_counter()
-    certificate = replace(certify(*arguments, **named), judged=None)
-    return certificate, time.perf_counter() - began
+    rules, consistent = unlearned(learning, judging, named["seed"])
+    candidates = {**policies, **consistent, **rules}
+    found = certify(candidates, judging, learning=learning, simple=rules, unlearned=consistent, **named)
+    return replace(found, judged=None), time.perf_counter() - began

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from statewise.experiments import manifest, provenance, records
 from statewise.experiments.certified.answer import answer
 from statewise.experiments.processes import side_by_side
 from statewise.experiments.study import Cell, Study
-from statewise.experiments.together import accelerated, together
+from statewise.experiments.together import accelerated, apart, together
 from statewise.learning.runs import RunError
 from statewise.policies.files import load_policy
 
@@ -134,16 +134,11 @@ def solve_job(study: Study, out: Path, job: Job) -> tuple[Job, dict[str, Any] | 
 
 def _certified(study: Study, out: Path, job: Job) -> dict[str, Any]:
     cell, seed = job
-    source: Any = DOMAINS[cell.domain]
-    source = source.problem(seed) if isinstance(source, Family) else source
-    log = source.collect(cell.episodes, seed)
+    source = _source(job)
+    log = apart(_logged, job)
     found = answer((log,), _settings(study, cell), discount=source.discount, kept=job.learned_path(out))
     certificate = found.certificate
-
-    def worth(policy: Any) -> float:
-        return float(source.play([policy], study.score_episodes, TRUTH + seed).discounted.mean())
-
-    today = worth(None)
+    today, value, goal = apart(_worth, job, (None, certificate.policy, certificate.goal_policy), study.score_episodes)
     row = {
         "cell": cell.name,
         "seed": seed,
@@ -152,14 +147,29 @@ def _certified(study: Study, out: Path, job: Job) -> dict[str, Any]:
         "step": certificate.step,
         "low": None if certificate.policy is None else certificate.low,
         "today": today,
-        "value": today if certificate.policy is None else worth(certificate.policy),
-        "goal": worth(certificate.goal_policy),
+        "value": value,
+        "goal": goal,
         "best": source.best if isinstance(source, Exact) else None,
         "tried": [[step.step, step.decision.verdict, step.passed] for step in certificate.tried],
         "learning_s": found.learning_s,
         "certifying_s": found.certifying_s,
     }
     return _record(study, cell, [row], [log.fingerprint])
+
+
+def _source(job: Job) -> Any:
+    source = DOMAINS[job.cell.domain]
+    return source.problem(job.seed) if isinstance(source, Family) else source
+
+
+def _logged(job: Job) -> Dataset:
+    return _source(job).collect(job.cell.episodes, job.seed)
+
+
+def _worth(job: Job, policies: Sequence[Any], episodes: int) -> list[float]:
+    """What each policy earns, all with the same random numbers; None: the world's own behaviour."""
+    source = _source(job)
+    return [float(source.play([policy], episodes, TRUTH + job.seed).discounted.mean()) for policy in policies]
 
 
 def _rounds(study: Study, out: Path, job: Job) -> dict[str, Any]:
