@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -34,7 +35,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -228,17 +229,36 @@ def bold(text: str, really: bool) -> str:
     return f"**{text}**" if really else text
 
 
-def table(records: Records) -> Iterator[str]:
+def table(records: Records, earlier: dict[str, str] | None = None) -> Iterator[str]:
+    """The lines of worlds that were not run are those of an earlier page."""
     yield "| " + " | ".join(HEAD) + " |"
     yield "|---|---|" + "---:|" * (len(HEAD) - 2)
     for name, world in WORLDS.items():
         if records.get(name):
             yield "| " + " | ".join(row(world, list(records[name].values()))) + " |"
+        elif earlier and name in earlier:
+            yield earlier[name]
 
 
-def page(records: Records) -> str:
+class Earlier(NamedTuple):
+    """What a page says already: the lines of its table by world, and how many logs they are of."""
+
+    lines: dict[str, str]
+    counts: list[int]
+
+    @classmethod
+    def of(cls, text: str) -> Earlier:
+        names = {line.split(" ")[1]: line for line in text.splitlines() if line.startswith("| ")}
+        counts = re.search(r"^(\d+)(?: to (\d+))? logs of each world", text, re.M)
+        return cls(
+            {name: line for name, line in names.items() if name in WORLDS},
+            [int(count) for count in counts.groups() if count] if counts else [],
+        )
+
+
+def page(records: Records, earlier: Earlier) -> str:
     title, command, text = (__doc__ or "").split("\n\n", 2)
-    counts = sorted({len(mine) for mine in records.values()})
+    counts = sorted({*(len(mine) for mine in records.values()), *earlier.counts})
     logs = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     lines = [
         "# Worlds that mislead",
@@ -251,8 +271,9 @@ def page(records: Records) -> str:
         "",
         f"{logs} logs of each world:",
     ]
-    traps = [f"- **{name}**: {world.trap}" for name, world in WORLDS.items() if records.get(name)]
-    return "\n".join([*lines, "", *table(records), "", "## The traps", "", *traps]) + "\n"
+    shown = {*(name for name in records if records[name]), *earlier.lines}
+    traps = [f"- **{name}**: {world.trap}" for name, world in WORLDS.items() if name in shown]
+    return "\n".join([*lines, "", *table(records, earlier.lines), "", "## The traps", "", *traps]) + "\n"
 
 
 def simulate() -> None:
@@ -281,6 +302,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where results are kept; what is there already is not run again")
     parser.add_argument("--merge", type=Path, nargs="*", default=[], help="further results, of runs elsewhere")
     parser.add_argument("--out", type=Path, help="the page to write")
+    parser.add_argument("--keep", action="store_true", help="leave the lines of worlds that were not run on the page")
     parser.add_argument("--truths", action="store_true", help="compute simulated truths again, and nothing else")
     options = parser.parse_args()
     if options.truths:
@@ -302,7 +324,8 @@ def main() -> None:
         save(records, options.json)
     print(*table(records), sep="\n")
     if options.out is not None:
-        options.out.write_text(page(records), encoding="utf-8")
+        earlier = options.out.read_text(encoding="utf-8") if options.keep else ""
+        options.out.write_text(page(records, Earlier.of(earlier)), encoding="utf-8")
 
 
 if __name__ == "__main__":
