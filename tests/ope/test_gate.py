@@ -162,6 +162,17 @@ def test_how_many_episodes_counts_the_whole_log(part):
     assert f"the log has {60 / part:.0f}" in of_part.reason
 
 
+def test_how_many_says_of_how_many_units_where_there_are_units():
+    units, asked = np.repeat(np.arange(30), 2), 0
+    for seed in range(20):
+        decision = sw.gate(of(BETTER), replace(log(60, seed), units=units), estimator="per-decision", part=0.5)
+        if decision.answer == "collect more data" and (needed := decision.episodes_needed):
+            assert f"about {needed:,} episodes of {rounded(needed / 2):,} units in all" in decision.reason
+            assert "the log has 120 of 60" in decision.reason
+            asked += 1
+    assert asked > 3
+
+
 # A constant in all rewards
 
 

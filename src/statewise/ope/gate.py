@@ -137,7 +137,7 @@ def compare(
     low, high = min(low, value), max(high, value)
     # the side that decides: towards 0
     gain = Gain(value, low, high, factors[0 if value > 0 else 1] * error, level, current.value)
-    answer, reason, needed = _decide(gain, verdict, why, log.dataset.episodes, part, measures[0].remedy)
+    answer, reason, needed = _decide(gain, verdict, why, log.dataset, part, measures[0].remedy)
     decision = Decision(
         answer=answer,
         reason=reason,
@@ -178,9 +178,9 @@ class Gain(NamedTuple):
 
 
 def _decide(
-    gain: Gain, verdict: Verdict, why: str, episodes: int, part: float, remedy: str = ""
+    gain: Gain, verdict: Verdict, why: str, log: Dataset, part: float, remedy: str = ""
 ) -> tuple[Answer, str, int | None]:
-    value, low, high, error, level, today = gain
+    (value, low, high, error, level, today), episodes = gain, log.episodes
     if verdict == "not identified" or not np.isfinite([value, low, high, error]).all():
         helps = f". {remedy}" if remedy else ""
         return "collect more data", f"the log cannot tell what the policy is worth: {why}{helps}", None
@@ -200,7 +200,12 @@ def _decide(
     elif needed is None:
         how_many = "how many episodes would settle it cannot be said: the difference drowns in its own noise"
     else:
-        how_many = f"about {needed:,} episodes in all would settle it; the log has {round(episodes / part):,}"
+        enough, present = f"{needed:,} episodes", f"{round(episodes / part):,}"
+        if log.units is not None:  # more episodes of the same units would not do
+            units = int(log.groups.max()) + 1
+            enough += f" of {rounded(units * needed / episodes):,} units"
+            present += f" of {round(units / part):,}"
+        how_many = f"about {enough} in all would settle it; the log has {present}"
     return "collect more data", f"it may be better or worse than what is done today ({interval}); {how_many}", needed
 
 
