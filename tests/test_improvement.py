@@ -22,6 +22,7 @@ from statewise.data.horizon import sentence
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.improvement import Plan, Stage, improve
+from statewise.learning import candidates
 from statewise.learning.runs import RunFolder
 from statewise.ope.sensitivity import sentence as spoken
 from statewise.policies.network import Policy
@@ -91,7 +92,7 @@ def improved(tmp_path_factory, seen):
         return call
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(improvement, "fit", spied(improvement.fit, (0, seen.learned)))
+        patch.setattr(candidates, "fit", spied(candidates.fit, (0, seen.learned)))
         spies = ((1, seen.judged), ("learning", seen.ordered), ("part", seen.parts))
         patch.setattr(improvement, "certify", spied(improvement.certify, *spies))
         return improve(
@@ -317,8 +318,8 @@ def test_of_several_logs_all_are_learned_from_and_the_newest_is_today(tmp_path, 
     first, today = log(), np.array([[0.8, 0.2], [0.2, 0.8], [0.8, 0.2], [0.8, 0.2]])
     newest = log(today)
     learned, judged = [], []
-    fit, certify = improvement.fit, improvement.certify
-    monkeypatch.setattr(improvement, "fit", lambda data, *a, **k: learned.append(data) or fit(data, *a, **k))
+    fit, certify = candidates.fit, improvement.certify
+    monkeypatch.setattr(candidates, "fit", lambda data, *a, **k: learned.append(data) or fit(data, *a, **k))
     monkeypatch.setattr(improvement, "certify", lambda *a, **k: judged.append((a[1], k)) or certify(*a, **k))
     second = improve([first, newest], CONFIG, plan=PLAN, out=tmp_path / "run", today=linear(today))
     half = newest.split(0.5, seed=0)
@@ -340,7 +341,7 @@ def test_in_one_log_of_two_loggers_the_newest_is_today(tmp_path, monkeypatch):
     first, newest = log(units=False), log(today, units=False)
     named = [replace(one, logged_by=np.full(EPISODES, name)) for one, name in ((first, "run-1"), (newest, "run-2"))]
     seen = []
-    monkeypatch.setattr(improvement, "_learn", lambda data, *rest: seen.append(data) or ({}, {}))
+    monkeypatch.setattr(improvement, "learn", lambda data, *rest: seen.append(data) or ({}, {}))
 
     class Judging(Exception):
         """What would judge is known."""
@@ -374,7 +375,7 @@ def test_where_the_loggers_are_known_rows_are_weighed_by_all_of_them_together(tm
     def stop(data, *args, **kwargs):
         raise Learning(data)
 
-    monkeypatch.setattr(improvement, "fit", stop)
+    monkeypatch.setattr(candidates, "fit", stop)
     with pytest.raises(Learning) as learning:
         improve(logs, CONFIG, plan=PLAN, out=tmp_path / "run", loggers=[linear(UNIFORM), linear(today)])
     (found,) = learning.value.args

@@ -16,25 +16,23 @@ The module is not called `improve`, because importing it would then hide the fun
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from statewise.algorithms import Settings, name_of
 from statewise.base.drawn import drawn
-from statewise.base.tasks import elsewhere
 from statewise.data.concat import concat
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
 from statewise.data.loggers import by_logger
-from statewise.learning.apart import OutOfTime, Run, learn_apart
-from statewise.learning.fit import Progress, fit, settled
+from statewise.learning.apart import Run
+from statewise.learning.candidates import OnStage, Stage, last_policies, learn
+from statewise.learning.fit import settled
 from statewise.learning.runs import RunFolder
 from statewise.learning.today import model_of_today
-from statewise.learning.trackers.parquet import write_metrics
 from statewise.ope.certify import Certificate, certify, learning_part
 from statewise.ope.next_log import NextLog
 from statewise.ope.subgroups import named_columns
@@ -50,17 +48,6 @@ from statewise.report.folder import REPORT, curves_of, write_report
 
 FEWEST = 15  # episodes or units: fewer leave too few to judge by
 LEARNING = 0.8  # the share of a time budget for learning
-FIRST = 2 / 3  # of that, the share of the first algorithm
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What is being done, and how much of it is done."""
-
-    name: str
-    done: int
-    total: int
-    note: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,9 +103,6 @@ class Improvement:
     plot = drawn("statewise.report.plots:improvement", "Draws the path that was tested on matplotlib's axes `ax`.")
 
 
-OnStage = Callable[[Stage], None]
-
-
 def improve(
     log: Dataset | Sequence[Dataset],
     config: Settings | str | None = None,
@@ -171,10 +155,10 @@ def _improved(
     learning, judging = (_with_propensities(part, plan, progress) for part in parts)
     older = [_with_propensities(one, plan, progress) for one in logs[:-1]]
     everything = _everything([*older, learning], loggers, plan.seed)
-    runs, stopped = _learn(everything, configs, plan, out, deadline, progress)
+    runs, stopped = learn(everything, _runs(configs, plan, out), deadline, progress)
     rules, consistent = unlearned(learning, judging, plan.seed)
     certificate = certify(
-        {**_learned(runs), **consistent, **rules},
+        {**last_policies(runs), **consistent, **rules},
         judging,
         learning=learning,
         simple=rules,
@@ -278,88 +262,13 @@ def _everything(logs: Sequence[Dataset], loggers: Sequence[Any], seed: int) -> D
     return together(known, [*first, *loggers])
 
 
-def _learn(
-    learning: Dataset,
-    configs: Mapping[str, Settings],
-    plan: Plan,
-    out: Path,
-    deadline: float | None,
-    progress: OnStage,
-) -> tuple[dict[str, RunFolder], dict[str, str]]:
-    """Every algorithm's run, the first in `out` itself; and how far those got that ran out of time."""
-    if elsewhere():
-        return _learn_apart(learning, configs, plan, out, deadline, progress)
-    began = time.monotonic()
-    runs, stopped = {}, {}
-    for i, (name, config) in enumerate(configs.items()):
-        folder = _folder_of(out, i, name)
-        # time that the first algorithm does not use goes to the others
-        until = None if deadline is None else began + (deadline - began) * (FIRST if i == 0 else 1)
-        watch = _watch(name, until, progress)
-        try:
-            fit(learning, config, seeds=_seeds_of(plan, i), updates=plan.updates, out=folder, progress=watch)
-        except OutOfTime as out_of_time:
-            stopped[name] = str(out_of_time)
-        runs[name] = RunFolder.open(folder)
-        write_metrics(runs[name])
-    return runs, stopped
-
-
-def _learn_apart(
-    learning: Dataset,
-    configs: Mapping[str, Settings],
-    plan: Plan,
-    out: Path,
-    deadline: float | None,
-    progress: OnStage,
-) -> tuple[dict[str, RunFolder], dict[str, str]]:
-    """The same with all algorithms side by side, by other processes."""
-    seconds = None if deadline is None else deadline - time.monotonic()
-    asked = {
-        name: Run(config, _seeds_of(plan, i), plan.updates, _folder_of(out, i, name), seconds)
-        for i, (name, config) in enumerate(configs.items())
-    }
-    runs, stopped = {}, {}
-    for done, (name, late) in enumerate(zip(asked, learn_apart(learning, list(asked.values())), strict=True), start=1):
-        runs[name] = RunFolder.open(asked[name].folder)
-        write_metrics(runs[name])
-        stopped |= {} if late is None else {name: late}
-        progress(Stage("learning", done, len(asked), name))
-    return runs, stopped
-
-
-def _folder_of(out: Path, number: int, algorithm: str) -> Path:
-    return out if number == 0 else out / "beside" / algorithm
-
-
-def _seeds_of(plan: Plan, number: int) -> tuple[int, ...]:
-    """Only the first algorithm has several."""
-    return tuple(range(plan.seed, plan.seed + (plan.seeds if number == 0 else 1)))
-
-
-def _learned(runs: Mapping[str, RunFolder]) -> dict[str, Any]:
-    """The last policy of every seed, by algorithm, and by seed where there are several."""
-    policies = {}
-    for name, run in runs.items():
-        last = run.last_policies()
-        for seed, policy in last.items():
-            policies[name if len(last) == 1 else f"{name}, seed {seed}"] = policy
-    return policies
-
-
-def _watch(name: str, until: float | None, progress: OnStage) -> Callable[[Progress], None]:
-    """Reports progress, and stops learning at a checkpoint when its time is up."""
-
-    def watch(learned: Progress) -> None:
-        # NaN: the algorithm has no critic
-        note = "" if math.isnan(learned.value) else f"V̂(s₀) {learned.value:.4g}"
-        late = until is not None and time.monotonic() > until and learned.update < learned.updates
-        note = "stopped by the time budget" if late else note
-        progress(Stage(f"learning with {name}", learned.update, learned.updates, note))
-        if late:
-            raise OutOfTime(f"{learned.update:,} of {learned.updates:,} updates")
-
-    return watch
+def _runs(configs: Mapping[str, Settings], plan: Plan, out: Path) -> dict[str, Run]:
+    """What is to be learned: the first algorithm in `out` itself, with all seeds; the others beside it, with one."""
+    runs = {}
+    for number, (name, config) in enumerate(configs.items()):
+        seeds = tuple(range(plan.seed, plan.seed + (plan.seeds if number == 0 else 1)))
+        runs[name] = Run(config, seeds, plan.updates, out if number == 0 else out / "beside" / name)
+    return runs
 
 
 def _settings(
