@@ -250,11 +250,10 @@ atexit.register(lambda: open("number", "w").write(number()))
 main()
 """
     ended = subprocess.run(
-        [sys.executable, "-c", script, "inspect", "log.parquet"],
+        ["sh", "-c", f'exec "$@" {closed}>&-', "sh", sys.executable, "-c", script, "inspect", "log.parquet"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        preexec_fn=lambda: os.close(closed),
     )
     assert ended.returncode == 0
     assert "Traceback" not in ended.stdout + ended.stderr
