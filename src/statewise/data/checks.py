@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Int
 
 from statewise.data.choices import (
     are_probabilities,
@@ -146,9 +147,7 @@ def warn_of_single_episode(column: str, findings: Findings) -> None:
 def _check_units(raw: RawLog, layout: Layout, findings: Findings) -> None:
     if raw.unit is None or raw.columns.unit in raw.unreadable:
         return
-    changed = raw.unit[1:] != raw.unit[:-1]
-    changed[layout.starts[1:-1] - 1] = False
-    rows = np.flatnonzero(changed) + 1
+    rows = _changed_within(raw.unit, layout)
     if len(rows):
         findings.fault(
             raw.columns.unit,
@@ -158,6 +157,13 @@ def _check_units(raw: RawLog, layout: Layout, findings: Findings) -> None:
         )
 
 
+def _changed_within(values: np.ndarray, layout: Layout) -> Int[np.ndarray, " changed"]:
+    """The rows whose value differs from that of the row before, in the same episode."""
+    changed = values[1:] != values[:-1]
+    changed[layout.starts[1:-1] - 1] = False
+    return np.flatnonzero(changed) + 1
+
+
 def _check_loggers(raw: RawLog, layout: Layout, findings: Findings) -> None:
     if raw.logger is None or raw.columns.logger in raw.unreadable:
         return
@@ -165,9 +171,8 @@ def _check_loggers(raw: RawLog, layout: Layout, findings: Findings) -> None:
     if len(nobody):
         rows = rows_that(nobody, "begins an episode without a logger", "begin episodes without a logger")
         findings.fault(raw.columns.logger, rows, "Give every row a logger, or none", layout.source_rows(nobody))
-    changed = (raw.logger[1:] != raw.logger[:-1]) & (raw.logger[1:] != "") & (raw.logger[:-1] != "")
-    changed[layout.starts[1:-1] - 1] = False
-    rows = np.flatnonzero(changed) + 1
+    rows = _changed_within(raw.logger, layout)
+    rows = rows[(raw.logger[rows] != "") & (raw.logger[rows - 1] != "")]
     if len(rows):
         findings.warn(
             raw.columns.logger,
