@@ -12,8 +12,8 @@ by dynamic programming, or simulated where that cannot be (`--truths` computes t
   nobody ever tried what the policy does, it should never be. Where the policy is better, it is what should be found.
 - *value* and *difference*: how often the 95 % interval of the policy's value, and of its difference from today's,
   contains the truth, among logs with that verdict. In worlds where what intervals rest on is not so (*no* in the column
-  *holds*), only the answer is asked for. Where nearly all logs are *supported*, a few are *weak* because a question with
-  a known answer was answered wrongly on them: these are the ones that are off, and say so.
+  *holds*), only the answer is asked for. Where nearly all logs are *supported*, a few are *weak* because a question
+  with a known answer was answered wrongly on them: these are the ones that are off, and say so.
 - *beyond*: how many logs had a printed value outside what can be earned: the least and greatest logged reward, at every
   step, to the shortest or longest end.
 - *error*: the mean error of the value, and the root mean square in standard errors, which is 1 if they are right.
