@@ -15,7 +15,7 @@ from statewise.domains.tabular import TabularMDP
 from statewise.ope.attainable import attainable
 from statewise.ope.estimators import ESTIMATORS, USUAL
 from statewise.ope.evaluate import prepare
-from statewise.ope.measures import MEASURES, Evidence, measured
+from statewise.ope.measures import MEASURES, Evidence, measured, of_the_gain
 from statewise.ope.prepared import Case
 from statewise.ope.quotient import Quotient, difference
 from statewise.ope.support import support_of
@@ -89,7 +89,8 @@ def test_nothing_is_wrong_with_a_sound_log():
         ({"unseen": 0.005}, "weak", "about 0.5 % of the policy's steps lie in situations that the log does not show"),
         ({"unseen": 0.04}, "weak", "about 4 % of the policy's steps"),
         ({"unseen": 0.06}, "not identified", "about 6 % of the policy's steps"),
-        ({"negative": 0.01}, "weak", "1 % of the state ratio is negative"),
+        ({"negative": 0.009}, "weak", "0.9 % of the state ratio is negative"),
+        ({"negative": 0.015}, "not identified", "1.5 % of the state ratio is negative"),
         ({"missed": 2.0}, "weak", "finds 2.0 standard errors missing"),
         ({"leaning": 50.0}, "weak", "corrects the state ratio by 50.0"),
         ({"leaning": float("nan")}, "not identified", "by nan"),
@@ -105,6 +106,15 @@ def test_the_verdict_is_the_worst_of_the_measures(change, verdict, words):
     assert words in reason
     assert measures[0].outcome == {"supported": "good", "weak": "doubtful", "not identified": "bad"}[verdict]
     assert verdict == "supported" or reason == measures[0].sentence
+
+
+@pytest.mark.parametrize(("negative", "of_a_gain"), [(0.015, "doubtful"), (0.019, "doubtful"), (0.021, "bad")])
+def test_of_a_ratio_twice_as_much_may_be_negative_for_a_gain(negative, of_a_gain):
+    evidence = usual()._replace(support=replace(usual().support, negative=negative))
+    outcomes = {one.name: one.outcome for one in measured(evidence)}
+    assert outcomes["negative-ratio"] == "bad"
+    gain = of_the_gain(measured(evidence), evidence._replace(gain=usual().estimate))
+    assert {one.name: one.outcome for one in gain}["negative-ratio"] == of_a_gain
 
 
 def test_a_measure_that_was_not_made_is_not_good():

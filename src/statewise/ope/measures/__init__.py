@@ -174,7 +174,7 @@ def worst_first(results: Iterable[Measurement]) -> tuple[Measurement, ...]:
 
 # Which depend on what an estimate is compared with. Agreement does not: that of gains alone misses what observations
 # hide on half of the logs of the worlds `history` and `hidden-counter`, where a small step is walked.
-OF_GAIN = ("tried-actions", "visited-states", "unseen-situations", "known-error", "even-weights")
+OF_GAIN = ("tried-actions", "visited-states", "unseen-situations", "known-error", "even-weights", "negative-ratio")
 HERE = "statewise.ope.measures"
 MEASURES: Registry[Measure] = Registry(
     "measure",

@@ -36,6 +36,12 @@ def _skewness(evidence: Evidence) -> float:
     return min((spread + 3) ** 2 * spread, by_bound, by_moments) / evidence.episodes
 
 
+def _cut_off(evidence: Evidence) -> float:
+    """What had to be cut off of the ratio; for a gain, half of it."""
+    share = (evidence.support.negative or 0.0) * evidence.estimate.more_features
+    return share if evidence.gain is None else share / 2
+
+
 def _imbalance(evidence: Evidence) -> float:
     """Of what the ratio misses, the part that is not counted already: what lies in situations seen once (`UNSEEN`)."""
     missed = evidence.support.imbalance or 0.0
@@ -87,17 +93,19 @@ MEAN_WEIGHT = Measure(
 )
 # A closed-form ratio that is negative, or misses its equations on held-out episodes by more than their noise. Measured
 # on CartPole, policies of all distances: beyond the second bounds estimates were off by an eighth to three quarters and
-# far outside their intervals; within the first they were inside.
+# far outside their intervals; within the first they were inside. Of values near a time limit that held for half of the
+# second bound: 80, 66 and 67 for 194, 200 and 200 at 1.1, 1.6 and 1.6 %. Of a gain only the lower end counts, which is
+# widened for what was cut off, so that twice as much may be.
 NEGATIVE = Measure(
     title="A state ratio that is not negative",
     meaning="The share of the state ratio that had to be cut off at 0. No true ratio is negative: where this one "
     "is, the new policy reaches situations that the log hardly contains.",
-    bounds=(0.0005, 0.02),
-    unit="of the ratio, as if it had 64 features",
+    bounds=(0.0005, 0.01),
+    unit="of the ratio, as if it had 64 features; for a gain, half of it",
     applies=lambda evidence: evidence.support.negative is not None,
     remedy=UNLIKE,
     allowed_for=True,
-    value=lambda evidence: (evidence.support.negative or 0.0) * evidence.estimate.more_features,
+    value=_cut_off,
     sentence=lambda evidence: f"{percent(evidence.support.negative or 0.0)} of the state ratio is negative",
 )
 VISITED = Measure(
