@@ -168,8 +168,12 @@ def _logged(job: Job) -> Dataset:
 
 def _worth(job: Job, policies: Sequence[Any], episodes: int) -> list[float]:
     """What each policy earns, all with the same random numbers; None: the world's own behaviour."""
-    source = _source(job)
-    return [float(source.play([policy], episodes, TRUTH + job.seed).discounted.mean()) for policy in policies]
+    source, different = _source(job), {id(policy): policy for policy in policies}  # today's may be the one deployed
+    earned = {
+        place: float(source.play([policy], episodes, TRUTH + job.seed).discounted.mean())
+        for place, policy in different.items()
+    }
+    return [earned[id(policy)] for policy in policies]
 
 
 def _rounds(study: Study, out: Path, job: Job) -> dict[str, Any]:
