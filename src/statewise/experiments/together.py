@@ -132,15 +132,23 @@ def learn_all(asked: Sequence[Asked]) -> list[Learned]:
             alike[one.config, stack_of(prepared[place][0])].append(place)
         else:
             found[place] = _alone(one)
-    for (config, _), places in alike.items():
-        began = time.perf_counter()
-        data, views = zip(*(prepared.pop(place) for place in places), strict=True)
-        running = program(config, stacked(data), keys_of([asked[place].seed for place in places]), apart=True)
-        (last,) = stretches(running, running.begin(), 0, config.updates, config.updates)
-        policies = running.policies(last.states, views)
-        seconds = (time.perf_counter() - began) / len(places)
-        found |= {place: Learned(policy, seconds) for place, policy in zip(places, policies, strict=True)}
+    groups = [[(place, asked[place].seed, *prepared.pop(place)) for place in places] for places in alike.values()]
+    # an accelerator's programs take longer to compile than to run, and compile side by side
+    with ThreadPoolExecutor(max(len(groups), 1) if accelerated() else 1) as threads:
+        for learned_together in threads.map(_side_by_side, (config for config, _ in alike), groups):
+            found |= learned_together
     return [found[place] for place in range(len(asked))]
+
+
+def _side_by_side(config: Settings, group: Sequence[tuple[int, int, Any, Any]]) -> dict[int, Learned]:
+    """What is learned from prepared logs that can be stacked, each with its place, its seed and its policy's view."""
+    began = time.perf_counter()
+    places, seeds, data, views = zip(*group, strict=True)
+    running = program(config, stacked(data), keys_of(seeds), apart=True)
+    (last,) = stretches(running, running.begin(), 0, config.updates, config.updates)
+    policies = running.policies(last.states, views)
+    seconds = (time.perf_counter() - began) / len(group)
+    return {place: Learned(policy, seconds) for place, policy in zip(places, policies, strict=True)}
 
 
 def _alone(asked: Asked) -> Learned:
