@@ -170,7 +170,7 @@ def test_a_study_stacks_logs_with_a_clock_apart_from_those_without(data):
     whole = {name: [stack_of(prepared(SMALL[name], log)[0]) for log in (data, endless)] for name in SMALL}
     assert {kind[0] for both in whole.values() for kind in both} == {60}
     assert stack_of(prepared(SMALL["opposd"], data.take(np.arange(30)))[0])[0] == 30
-    kinds = {name: [kind[2:] for kind in both] for name, both in whole.items()}
+    kinds = {name: [kind[2:6] for kind in both] for name, both in whole.items()}
     plain = (False, False, False, False)
     assert kinds["opposd"] == [(False, True, False, False), plain]
     assert kinds["opposd, critic"] == [(True, True, False, False), plain]

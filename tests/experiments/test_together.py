@@ -2,6 +2,7 @@
 
 import os
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -100,3 +101,12 @@ def test_settings_that_differ_are_programs_of_their_own():
     np.testing.assert_allclose(seen(first), alone(LOGS[1], CLONING, 1), atol=1e-5)
     np.testing.assert_allclose(seen(second), alone(LOGS[1], other, 1), atol=1e-5)
     assert np.abs(seen(first) - seen(second)).max() > 1e-5
+
+
+def test_logs_of_other_observations_are_programs_of_their_own():
+    log = LOGS[2]
+    seen_by = {"observation_names": log.observation_names[:2], "final_observations": log.final_observations[:, :2]}
+    fewer = replace(log, observations=log.observations[:, :2], **seen_by)
+    first, second = learned([Asked(LOGS[1], CLONING, 1), Asked(fewer, CLONING, 2)])
+    np.testing.assert_allclose(seen(first), alone(LOGS[1], CLONING, 1), atol=1e-5)
+    assert second.policy.observation_names == log.observation_names[:2]

@@ -48,7 +48,8 @@ def stacked(prepared: Sequence[Any]) -> Any:
 
 def stack_of(prepared: Any) -> tuple[int, ...]:
     """How many episodes there are, and whether any terminated; whether rows have a clock, whether the state ratio has,
-    and whether all actions are valued in closed form; and whether the ratio is that of a sample.
+    and whether all actions are valued in closed form; whether the ratio is that of a sample; and how many observations
+    and actions there are.
 
     Logs of which all that holds alike can be stacked.
     """
@@ -58,7 +59,8 @@ def stack_of(prepared: Any) -> tuple[int, ...]:
     flow = getattr(getattr(prepared, "ground", None), "flow", None)
     episodes = log.starts.shape[0], log.terminal.shape[0] > 0
     clocks = log.rows.timed, flow is not None and flow.memory is not None
-    return *episodes, *clocks, log.known is not None, flow is not None and flow.sample is not None
+    closed = log.known is not None, flow is not None and flow.sample is not None
+    return *episodes, *clocks, *closed, log.rows.features, log.actions
 
 
 def part_of(stack: Any, which: Sequence[int]) -> Any:

@@ -43,16 +43,16 @@ def model_of_today(dataset: Dataset, seed: int = 0) -> Policy:
     >>> today = model_of_today(train)  # doctest: +SKIP
     """
     scaled, view = view_of(dataset)
-    rows: dict[str, Any] = {
-        "state": jnp.asarray(scaled.observations, jnp.float32),
-        "legal": None if dataset.legal is None else jnp.asarray(dataset.legal),
-        "action": jnp.asarray(dataset.actions, jnp.int32),
-        "propensity": jnp.asarray(propensities_of(dataset), jnp.float32),
-        "chances": None if dataset.distributions is None else jnp.asarray(dataset.distributions, jnp.float32),
+    rows = {
+        "state": _filled_up(scaled.observations, np.float32),
+        "legal": _filled_up(dataset.legal, np.bool_),
+        "action": _filled_up(dataset.actions, np.int32),
+        "propensity": _filled_up(propensities_of(dataset), np.float32),
+        "chances": _filled_up(dataset.distributions, np.float32),
     }
     key = jax.random.key(seed)
     network = initial_network(key, (scaled.observations.shape[1], *HIDDEN, dataset.action_count), last_scale=0.01)
-    learned = _fitted(network, rows, jax.random.fold_in(key, 1))
+    learned = _fitted(network, rows, jnp.asarray(len(dataset)), jax.random.fold_in(key, 1))
     return _with_card(view.policy(learned), dataset)
 
 
@@ -84,12 +84,20 @@ def shown_by(learning: Dataset, held_out: Dataset) -> Dataset:
     return concat([learning, held_out]) if told and len(learning) < MANY else learning
 
 
+def _filled_up(column: np.ndarray | None, dtype: Any) -> Array | None:
+    """With rows that are never drawn, up to a power of two, so that logs of nearly one size share a compiled program."""
+    if column is None:
+        return None
+    length = 1 << (len(column) - 1).bit_length() if len(column) < MANY else len(column)
+    return jnp.asarray(np.pad(np.asarray(column, dtype), [(0, length - len(column))] + [(0, 0)] * (column.ndim - 1)))
+
+
 @jax.jit
-def _fitted(network: Network, rows: dict[str, Any], key: Key[Array, ""]) -> Network:
+def _fitted(network: Network, rows: dict[str, Array | None], count: Int[Array, ""], key: Key[Array, ""]) -> Network:
     optimiser = adam(RATE, STEPS)
 
     def loss(network: Network, key: Key[Array, ""]) -> Float[Array, ""]:
-        some = jax.random.randint(key, (BATCH,), 0, len(rows["state"]))
+        some = jax.random.randint(key, (BATCH,), 0, count)
         drawn: dict[str, Any] = {name: None if column is None else column[some] for name, column in rows.items()}
         return divergence(network, **drawn)
 
