@@ -85,7 +85,7 @@ def shown_by(learning: Dataset, held_out: Dataset) -> Dataset:
 
 
 def _filled_up(column: np.ndarray | None, dtype: Any) -> Array | None:
-    """With rows that are never drawn, up to a power of two, so that logs of nearly one size share a compiled program."""
+    """With rows that are never drawn, up to a power of two: logs of nearly one size share a compiled program."""
     if column is None:
         return None
     length = 1 << (len(column) - 1).bit_length() if len(column) < MANY else len(column)
