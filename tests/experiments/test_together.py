@@ -24,9 +24,9 @@ def calls(monkeypatch):
     """What was asked for at a time."""
     made, whole = [], module.learn_all
 
-    def counting(asked):
+    def counting(asked, notify):
         made.append([one.seed for one in asked])
-        return whole(asked)
+        return whole(asked, notify)
 
     monkeypatch.setattr(module, "learn_all", counting)
     return made
@@ -55,7 +55,9 @@ def test_jobs_that_wait_are_learned_at_a_time_and_get_their_own(calls):
         second = learned([Asked(LOGS[seed], CLONING, 10 + seed), Asked(LONGER, CLONING, 20 + seed)])
         return seed, [seen(one) for one in (first, *second)]
 
-    found = dict(together(job, [1, 2, 3], processes=1))
+    said = []
+    found = dict(together(job, [1, 2, 3], processes=1, notify=said.append))
+    assert said[0].startswith("BehaviourCloning learned from 3 logs together, in ")
     assert [sorted(seeds) for seeds in calls] == [[1, 2, 3], [11, 12, 21, 22]]
     for seed, policies in found.items():
         np.testing.assert_allclose(policies[0], alone(LOGS[seed], CLONING, seed), atol=1e-5)
@@ -82,7 +84,7 @@ def test_one_job_works_at_a_time_and_what_is_apart_is_done_by_another_process():
 
 
 def test_what_fails_reaches_every_job_that_waits_for_it(monkeypatch):
-    def broken(asked):
+    def broken(asked, notify):
         raise ArithmeticError("no number")
 
     monkeypatch.setattr(module, "learn_all", broken)

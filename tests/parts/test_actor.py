@@ -19,6 +19,7 @@ from statewise.parts import actor, anchor, critic
 from statewise.parts.actor import Actor
 from statewise.parts.anchor import Anchor
 from statewise.parts.critic import Batch, Critic
+from statewise.parts.known_values import Gains
 from statewise.parts.learned import start
 from statewise.parts.policy import action_ratio, chance_of_taken, entropy, log_policy
 
@@ -258,12 +259,13 @@ def test_anchor_holds_to_the_clone_where_it_is_certain(case):
 def test_known_values_of_all_actions_are_followed_exactly(case):
     """∇ E[w Σ_a π(a|s) A(s,a)], steps and entropy as the settings say."""
     rows, policy, _, weight, _ = case
-    values = jnp.asarray(np.random.default_rng(8).normal(size=(len(rows.reward), 3)), jnp.float32)
+    table = jnp.asarray(np.random.default_rng(8).normal(size=(len(rows.reward), 3)), jnp.float32)
+    values = Gains(rows.state, rows.legal, table, None)
     settings = replace(PLAIN, sure_entropy=0.0, sure_steps=5.0)
     gradient, moved, report = ascended(settings, policy, rows, weight, values)
     w = np.asarray(weight, np.float64)
     w = w / w.mean()
-    table = np.asarray(values, np.float64)
+    table = np.asarray(table, np.float64)
 
     def gain(network):
         return float(np.mean(w * (np.asarray(chances_of(network, rows.state), np.float64) * table).sum(axis=1)))
@@ -273,6 +275,17 @@ def test_known_values_of_all_actions_are_followed_exactly(case):
     _, slower, _ = ascended(replace(settings, sure_steps=1.0), policy, rows, weight, values)
     for start_leaf, slow, fast in zip(*map(jax.tree.leaves, (policy, slower, moved)), strict=True):
         np.testing.assert_allclose(fast - start_leaf, 5 * (slow - start_leaf), rtol=1e-3, atol=1e-6)
+
+
+def test_decisions_in_one_state_count_as_one_with_their_weights_added(case):
+    rows, policy, _, weight, _ = case
+    place = jnp.asarray(np.random.default_rng(9).integers(0, 4, len(rows.reward)))
+    states, table = rows.state[:5], jnp.asarray(np.random.default_rng(10).normal(size=(5, 3)), jnp.float32)
+    legal = jnp.asarray([[1, 1, 1], [1, 0, 1], [0, 1, 1], [1, 1, 1], [1, 1, 0]], bool)
+    apart = ascended(PLAIN, policy, rows, weight, Gains(states[place], legal[place], table[place], None))
+    as_one = ascended(PLAIN, policy, rows, weight, Gains(states, legal, table, place))
+    for one, other in zip(jax.tree.leaves(apart), jax.tree.leaves(as_one), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
 
 
 # Legal actions

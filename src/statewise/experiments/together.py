@@ -30,6 +30,7 @@ from statewise.learning.program import program, stretches
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
+Notify = Callable[[str], None]
 
 _current: ContextVar[Meeting | None] = ContextVar("meeting", default=None)
 
@@ -46,10 +47,12 @@ def apart(compute: Callable[..., Result], *arguments: Any, **named: Any) -> Resu
     return compute(*arguments, **named) if meeting is None else meeting.apart(compute, *arguments, **named)
 
 
-def together(compute: Callable[[Part], Result], parts: Sequence[Part], processes: int) -> Iterator[Result]:
+def together(
+    compute: Callable[[Part], Result], parts: Sequence[Part], processes: int, notify: Notify = lambda message: None
+) -> Iterator[Result]:
     """What becomes of each part, as they are finished; `processes` share what is done apart."""
     with _on_cpu_cores(processes) as pool, ThreadPoolExecutor(max(len(parts), 1)) as threads:
-        meeting = Meeting(pool, len(parts))
+        meeting = Meeting(pool, len(parts), notify)
         for finished in as_completed([threads.submit(meeting.attend, compute, part) for part in parts]):
             yield finished.result()
 
@@ -77,8 +80,8 @@ class Learned(NamedTuple):
 class Meeting:
     """Where jobs wait for each other."""
 
-    def __init__(self, pool: ProcessPoolExecutor, jobs: int):
-        self.pool, self.running = pool, jobs
+    def __init__(self, pool: ProcessPoolExecutor, jobs: int, notify: Notify):
+        self.pool, self.running, self.notify = pool, jobs, notify
         self.turn = threading.Lock()  # held by the job that works
         self.waiting: list[tuple[Sequence[Asked], Future[list[Learned]]]] = []
 
@@ -113,7 +116,7 @@ class Meeting:
             return
         waiting, self.waiting = self.waiting, []
         try:
-            everything = iter(learn_all([one for asked, _ in waiting for one in asked]))
+            everything = iter(learn_all([one for asked, _ in waiting for one in asked], self.notify))
         except BaseException as error:
             for _, found in waiting:
                 found.set_exception(error)
@@ -122,7 +125,7 @@ class Meeting:
             found.set_result(list(islice(everything, len(asked))))
 
 
-def learn_all(asked: Sequence[Asked]) -> list[Learned]:
+def learn_all(asked: Sequence[Asked], notify: Notify = lambda message: None) -> list[Learned]:
     """Each in its place: those whose settings are the same and whose logs can be stacked are one program."""
     prepared, found = {}, {}
     alike: dict[Any, list[int]] = defaultdict(list)
@@ -135,8 +138,11 @@ def learn_all(asked: Sequence[Asked]) -> list[Learned]:
     groups = [[(place, asked[place].seed, *prepared.pop(place)) for place in places] for places in alike.values()]
     # an accelerator's programs take longer to compile than to run, and compile side by side
     with ThreadPoolExecutor(max(len(groups), 1) if accelerated() else 1) as threads:
-        for learned_together in threads.map(_side_by_side, (config for config, _ in alike), groups):
-            found |= learned_together
+        each = [threads.submit(_side_by_side, config, group) for (config, _), group in zip(alike, groups, strict=True)]
+        for (config, _), finished in zip(alike, each, strict=True):
+            found |= finished.result()
+            logs, one = len(finished.result()), next(iter(finished.result().values()))
+            notify(f"{type(config).__name__} learned from {logs} logs together, in {logs * one.seconds:.0f} s")
     return [found[place] for place in range(len(asked))]
 
 

@@ -14,6 +14,7 @@ from statewise.data.device import DeviceLog, Rows
 from statewise.ops.networks import Network, initial_network
 from statewise.parts import anchor
 from statewise.parts.anchor import Anchor
+from statewise.parts.known_values import Gains
 from statewise.parts.learned import Learned, adam, descend, start
 from statewise.parts.policy import action_ratio, entropy, expectation, log_policy
 
@@ -93,7 +94,7 @@ def ascend(
     cloned: Network,
     rows: Rows,
     weight: Float[Array, "*batch"],
-    advantage: Float[Array, "*batch"] | Float[Array, "*batch actions"],
+    advantage: Float[Array, "*batch"] | Gains,
     updates: int,
     key: Key[Array, ""],
     brake: Float[Array, ""] | None = None,
@@ -104,34 +105,38 @@ def ascend(
     anchor or brake: such values are cautious where the log has little to say, and few states or single decisions leave
     no others to drift in.
     """
+    every_action = isinstance(advantage, Gains)
+    if isinstance(advantage, Gains):
+        state, legal, gain, weight = advantage.state, advantage.legal, advantage.gain, advantage.weights(weight)
+    else:
+        state, legal, gain = rows.state, rows.legal, advantage
     weight = weight / jnp.mean(weight)
-    every_action = advantage.ndim > weight.ndim
-    deviation = jnp.sqrt(jnp.mean((weight[..., None] if every_action else weight) * advantage**2))
+    deviation = jnp.sqrt(jnp.mean((weight[..., None] if every_action else weight) * gain**2))
     if settings.relative:
-        advantage = advantage / jnp.maximum(deviation, 1e-8)
+        gain = gain / jnp.maximum(deviation, 1e-8)
     bonus = _falling_entropy(settings, learned, updates) if every_action else settings.entropy
 
     def loss(policy: Network) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, ""]]]:
         policy = seeing(settings, policy)
-        log_pi = log_policy(policy, rows.state, rows.legal)
+        log_pi = log_policy(policy, state, legal)
         if every_action:
-            gain = jnp.mean(weight * expectation(advantage, log_pi))
+            earned = jnp.mean(weight * expectation(gain, log_pi))
         else:
-            gain = jnp.mean(weight * action_ratio(policy, rows, settings.clip) * advantage)
+            earned = jnp.mean(weight * action_ratio(policy, rows, settings.clip) * gain)
         spread = jnp.mean(weight * entropy(log_pi))
         pull = jnp.zeros(())
         if settings.anchor.weight > 0 and not every_action:
             pull = anchor.penalty(settings.anchor, policy, cloned, rows, key)
-        return -gain - bonus * spread + settings.anchor.weight * pull, (spread, pull)
+        return -earned - bonus * spread + settings.anchor.weight * pull, (spread, pull)
 
     gradient, (spread, pull) = jax.grad(loss, has_aux=True)(learned.network)
-    changes, state = optimiser(settings, updates).update(gradient, learned.optimiser)
+    changes, moments = optimiser(settings, updates).update(gradient, learned.optimiser)
     length = settings.sure_steps if every_action else brake
     if length is not None:
         changes = jax.tree.map(lambda change: length * change, changes)
     network = optax.apply_updates(learned.network, changes)  # pyright: ignore[reportArgumentType]
     report = Report(spread, deviation, pull, optax.tree.norm(gradient))
-    return Learned(network, state), report  # pyright: ignore[reportArgumentType]
+    return Learned(network, moments), report  # pyright: ignore[reportArgumentType]
 
 
 def _falling_entropy(settings: Actor, learned: Learned, updates: int) -> Float[Array, ""]:

@@ -20,7 +20,7 @@ from statewise.ops.loops import gathers_ahead, in_turn
 from statewise.ops.networks import Least, Network, initial_network, members, seen_by
 from statewise.ops.returns import lambda_returns
 from statewise.parts import known_values
-from statewise.parts.known_values import Values
+from statewise.parts.known_values import Gains, Values
 from statewise.parts.learned import start
 from statewise.parts.policy import action_ratio
 from statewise.parts.tracked import Tracked, descend_tracked
@@ -146,14 +146,13 @@ def initial_value(network: Network | Least | Values, log: DeviceLog, key: Key[Ar
 
 def advantages(
     settings: Critic, network: Network | Least | Values, batch: Batch, log: DeviceLog, baseline: bool
-) -> Float[Array, "*batch"] | Float[Array, "*batch actions"]:
+) -> Float[Array, "*batch"] | Gains:
     """Q(s,a), less V̂(s) with a `baseline`; since E[ρ∇log π] = 0, that does not change the gradient's mean.
 
     Where all actions are valued, Q of all, less their mean.
     """
     if isinstance(network, Values):
-        worth = known_values.of_rows(network, log, batch.rows.index)
-        return worth - jnp.mean(worth, axis=-1, keepdims=True) if baseline else worth
+        return known_values.gains(network, log, batch.rows, baseline)
     gain = action_values(settings, network, batch, log)
     if baseline:
         gain = gain - values(network, log.scale, batch.rows.state)

@@ -23,8 +23,9 @@ from jaxtyping import Array, Bool, Float, Int
 from statewise.base.column import parts_of
 from statewise.data.clock import has_clock
 from statewise.data.dataset import Dataset
-from statewise.data.device import DeviceLog, KnownStates, Lines
+from statewise.data.device import DeviceLog, KnownStates, Lines, Rows
 from statewise.data.states import PART, few_states, places_of
+from statewise.ops.chains import earned
 from statewise.ops.networks import Network
 from statewise.ops.placed import placed
 from statewise.parts import reward_model
@@ -45,6 +46,21 @@ class Values(eqx.Module):
     @property
     def network(self) -> Values:
         return self
+
+
+class Gains(eqx.Module):
+    """What every action gains over the mean of all, in the states where a batch's decisions were taken."""
+
+    state: Float[Array, "*states features"]
+    legal: Bool[Array, "*states actions"] | None
+    gain: Float[Array, "*states actions"]
+    place: Int[Array, "*batch"] | None  # the state of each decision; None: each has its own
+
+    def weights(self, weight: Float[Array, "*batch"]) -> Float[Array, "*states"]:
+        """The states' weights from those of the decisions."""
+        if self.place is None:
+            return weight
+        return jax.ops.segment_sum(weight.ravel(), self.place.ravel(), num_segments=len(self.state))
 
 
 def known_states(dataset: Dataset) -> KnownStates | None:
@@ -77,7 +93,7 @@ def evaluate(known: KnownStates, before: object, policy: Network | None, discoun
     held = held / jnp.maximum(jnp.sum(held, axis=1, keepdims=True), 1e-8)
     paid = known.rewards - CAUTION * deviation / jnp.sqrt(jnp.maximum(trials, 1.0))
     move = jnp.einsum("sa,sat->st", held, known.onward)
-    values = jnp.linalg.solve(jnp.eye(len(move)) - discount * move, jnp.sum(held * paid, axis=1))
+    values = earned(discount * move, jnp.sum(held * paid, axis=1))
     following = discount * known.onward @ values
     variance = known.noise + jnp.maximum(discount**2 * known.onward @ values**2 - following**2, 0.0)
     spread = jnp.sqrt(jnp.sum(trials * variance) / jnp.sum(trials))
@@ -86,9 +102,14 @@ def evaluate(known: KnownStates, before: object, policy: Network | None, discoun
     return Values(jnp.where(tried, worth, jnp.where(jnp.isfinite(worst), worst, 0.0)), values, spread)
 
 
-def of_rows(values: Values, log: DeviceLog, index: Int[Array, "*batch"]) -> Float[Array, "*batch actions"]:
-    assert log.known is not None
-    return values.actions[log.known.place[index]]
+def gains(values: Values, log: DeviceLog, rows: Rows, baseline: bool) -> Gains:
+    """Of few states each is there once, whatever the number of its decisions: sums over these are the same."""
+    known = log.known
+    assert known is not None
+    gain = values.actions - jnp.mean(values.actions, axis=1, keepdims=True) if baseline else values.actions
+    if known.onward is not None:
+        return Gains(known.states, known.legal, gain, known.place[rows.index])
+    return Gains(rows.state, rows.legal, gain[known.place[rows.index]], None)
 
 
 def of_first(values: Values, log: DeviceLog, index: Int[Array, " count"]) -> Float[Array, " count"]:

@@ -75,7 +75,7 @@ def run(study: Study, out: Path, notify: Notify, processes: int = 1) -> None:
         if processes == 1:
             solved = mapped(solve, left)
         elif accelerated():
-            solved = together(solve, left, processes)
+            solved = together(solve, left, processes, notify)
         else:
             solved = side_by_side(solve, left, processes)
         for number, (job, record) in enumerate(solved, start=1):

@@ -65,7 +65,7 @@ def run(study: Study, out: Path, notify: Callable[[str], None], processes: int =
         for number, (block, (arrays, seconds)) in enumerate(zip(left, solved, strict=True), start=1):
             notify(f"{number} of {len(left)}: {_write(block, arrays, seconds, out)}")
     elif accelerated():
-        for line in together(partial(run_block, study, out), left, processes):
+        for line in together(partial(run_block, study, out), left, processes, notify):
             notify(line)
     elif left:
         same_logs = [list(group) for _, group in groupby(left, key=lambda block: (block.cell.name, block.seeds))]
