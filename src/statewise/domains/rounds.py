@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from statewise.data.concat import concat
 from statewise.data.dataset import Dataset
 from statewise.domains.behaviours import as_act
-from statewise.domains.source import Exact, Family, Source
+from statewise.domains.source import Earned, Exact, Family
 
 APART = 10_000  # between the seeds of two runs: their rounds have seeds of their own
 TRUTH = 7 * APART  # and from here on those by which the truth is known
@@ -24,6 +24,14 @@ class Decided(Protocol):
 
     @property
     def goal_policy(self) -> Any: ...
+
+
+class World(Protocol):
+    """What rounds need of a `Source`."""
+
+    def collect(self, episodes: int, seed: int, *, act: Any) -> Dataset: ...
+
+    def play(self, policies: Sequence[Any], episodes: int, seed: int) -> Earned: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +51,7 @@ Decide = Callable[[int, tuple[Dataset, ...], Any], Decided]
 
 
 def turns(
-    source: Source, decide: Decide, *, rounds: int, episodes: int, seed: int, played: int, done: Sequence[Any] = ()
+    source: World, decide: Decide, *, rounds: int, episodes: int, seed: int, played: int, done: Sequence[Any] = ()
 ) -> Iterator[Turn]:
     """The rounds one after the other; where one deploys nothing, the next adds to its log.
 
@@ -74,6 +82,6 @@ def turns(
         today = today if unchanged else deployed
 
 
-def _acting(source: Source, policy: Any) -> Any:
+def _acting(source: World, policy: Any) -> Any:
     """The policy as the world takes it; None stays the world's own behaviour."""
     return policy if policy is None or isinstance(source, Exact) else as_act(policy)

@@ -25,7 +25,7 @@ from statewise.base.tasks import mapped
 from statewise.data.dataset import Dataset
 from statewise.domains import DOMAINS
 from statewise.domains.rounds import Decided, Turn, turns
-from statewise.domains.source import Exact, Family
+from statewise.domains.source import Earned, Exact, Family
 from statewise.experiments import manifest, provenance, records
 from statewise.experiments.certified.answer import answer
 from statewise.experiments.processes import side_by_side
@@ -179,6 +179,7 @@ def _worth(job: Job, policies: Sequence[Any], episodes: int) -> list[float]:
 def _rounds(study: Study, out: Path, job: Job) -> dict[str, Any]:
     cell, seed = job
     settings, source = _settings(study, cell), DOMAINS[cell.domain]
+    world = source if isinstance(source, Exact | Family) else Elsewhere(cell.domain)
     rows, done = _resumed(study, out, job)
     fingerprints = list(read_record(job.path(out))["fingerprints"]) if rows else []
 
@@ -187,7 +188,7 @@ def _rounds(study: Study, out: Path, job: Job) -> dict[str, Any]:
 
     began = time.perf_counter()
     simulated = turns(
-        source,
+        world,
         decide,
         rounds=study.rounds,
         episodes=cell.episodes,
@@ -206,6 +207,26 @@ def _rounds(study: Study, out: Path, job: Job) -> dict[str, Any]:
             turn.decided.policy.save(path)
         write_record(job.path(out), _record(study, cell, rows, fingerprints))
     return _record(study, cell, rows, fingerprints)
+
+
+class Elsewhere(NamedTuple):
+    """A simulated world whose episodes are played by other processes, where jobs learn together."""
+
+    domain: str
+
+    def collect(self, episodes: int, seed: int, *, act: Any) -> Dataset:
+        return apart(_collected, self.domain, episodes, seed, act)
+
+    def play(self, policies: Sequence[Any], episodes: int, seed: int) -> Earned:
+        return apart(_played, self.domain, policies, episodes, seed)
+
+
+def _collected(domain: str, episodes: int, seed: int, act: Any) -> Dataset:
+    return DOMAINS[domain].collect(episodes, seed, act=act)
+
+
+def _played(domain: str, policies: Sequence[Any], episodes: int, seed: int) -> Earned:
+    return DOMAINS[domain].play(policies, episodes, seed)
 
 
 def _row(turn: Turn) -> Row:
