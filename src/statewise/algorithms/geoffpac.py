@@ -27,6 +27,7 @@ from statewise.parts.actor import Actor
 from statewise.parts.chain import Kind, chain_of
 from statewise.parts.critic import Critic
 from statewise.parts.emphasis import Emphasis
+from statewise.parts.known_values import Gains
 from statewise.parts.learned import Learned, start
 from statewise.parts.metrics import Metrics, measure
 from statewise.parts.policy import action_ratio
@@ -117,6 +118,7 @@ def update(config: GeoffPAC, data: Prepared, state: State, key: Key[Array, ""]) 
     emphatic, led = weights(config, data, c, value.network, policy)
     weight = batch.weight * emphatic[batch.rows.index]
     advantage = critic.advantages(config.critic, value.network, batch, log, config.actor.baseline)
+    assert not isinstance(advantage, Gains)
 
     # Where decisions lead, in units of the emphasis, which multiplies all
     if config.counterfactual > 0:
