@@ -91,6 +91,13 @@ def test_nothing_is_wrong_with_a_sound_log():
         ({"unseen": 0.06}, "not identified", "about 6 % of the policy's steps"),
         ({"negative": 0.009}, "weak", "0.9 % of the state ratio is negative"),
         ({"negative": 0.015}, "not identified", "1.5 % of the state ratio is negative"),
+        (
+            {"negative": 0.0006, "imbalance": 0.035},
+            "not identified",
+            "is negative, and it misses its equations by 3.5 %",
+        ),
+        ({"negative": 0.0006, "imbalance": 0.015}, "weak", "0.06 % of the state ratio is negative"),
+        ({"negative": 0.0002, "imbalance": 0.035}, "weak", "misses its equations by 3.5 %"),
         ({"missed": 2.0}, "weak", "finds 2.0 standard errors missing"),
         ({"leaning": 50.0}, "weak", "corrects the state ratio by 50.0"),
         ({"leaning": float("nan")}, "not identified", "by nan"),
@@ -115,6 +122,16 @@ def test_of_a_ratio_twice_as_much_may_be_negative_for_a_gain(negative, of_a_gain
     assert outcomes["negative-ratio"] == "bad"
     gain = of_the_gain(measured(evidence), evidence._replace(gain=usual().estimate))
     assert {one.name: one.outcome for one in gain}["negative-ratio"] == of_a_gain
+
+
+@pytest.mark.parametrize(("negative", "imbalance", "of_a_gain"), [(0.0008, 0.03, "bad"), (0.0008, 0.01, "good")])
+def test_both_signs_of_leaving_the_log_are_those_of_the_gain(negative, imbalance, of_a_gain):
+    """Half of what is negative, as everywhere; and what the ratio misses beyond what today's own misses."""
+    evidence = usual()._replace(support=replace(usual().support, negative=negative, imbalance=0.06))
+    assert {one.name: one.outcome for one in measured(evidence)}["within-reach"] == "bad"
+    gain = replace(usual().estimate, imbalance=imbalance)
+    outcomes = {one.name: one.outcome for one in of_the_gain(measured(evidence), evidence._replace(gain=gain))}
+    assert outcomes["within-reach"] == of_a_gain
 
 
 def test_a_measure_that_was_not_made_is_not_good():

@@ -174,7 +174,15 @@ def worst_first(results: Iterable[Measurement]) -> tuple[Measurement, ...]:
 
 # Which depend on what an estimate is compared with. Agreement does not: that of gains alone misses what observations
 # hide on half of the logs of the worlds `history` and `hidden-counter`, where a small step is walked.
-OF_GAIN = ("tried-actions", "visited-states", "unseen-situations", "known-error", "even-weights", "negative-ratio")
+OF_GAIN = (
+    "tried-actions",
+    "visited-states",
+    "unseen-situations",
+    "known-error",
+    "even-weights",
+    "negative-ratio",
+    "within-reach",
+)
 HERE = "statewise.ope.measures"
 MEASURES: Registry[Measure] = Registry(
     "measure",
@@ -184,6 +192,7 @@ MEASURES: Registry[Measure] = Registry(
         "mean-weight": f"{HERE}.resting_on:MEAN_WEIGHT",
         "negative-ratio": f"{HERE}.resting_on:NEGATIVE",
         "visited-states": f"{HERE}.resting_on:VISITED",
+        "within-reach": f"{HERE}.resting_on:REACH",
         "missed-by-ratio": f"{HERE}.resting_on:MISSED",
         "leaning-on-critic": f"{HERE}.resting_on:LEANING",
         "even-weights": f"{HERE}.resting_on:EVEN",
