@@ -163,7 +163,8 @@ def certify(
     # steps are tested on one side; what is shown has two
     shown, judged = compare(ends.at(chosen.step), log, level=level, part=part, near=True)
     if chosen.passed:
-        following = beyond(ends, log, shown, judged.case, further, level, part)
+        tried = {one.step: one.decision for one in found.steps}
+        following = beyond(ends, log, shown, judged.case, further, level, part, tried)
     else:
         following = more_of_today(chosen.decision, further[0], log, level, part)
     differs = situations(ends.today, ends.at(chosen.step).probabilities_there, log)

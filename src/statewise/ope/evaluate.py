@@ -110,16 +110,22 @@ class Judged:
     def refits(self, estimator: str) -> list[Quotient]:
         return self._quotients[estimator][1:]
 
-    def intervals(self, interval: Interval, level: float, draws: int) -> list[tuple[float, float]]:
-        """One for each estimator, from the same draws; a bootstrap interval is a cautious one where support is weak."""
-        bounds = intervals_of([each[0] for each in self._quotients.values()], self.log, interval, level, draws)
+    def intervals(
+        self, interval: Interval, level: float, draws: int, beside: Sequence[Quotient] = ()
+    ) -> list[tuple[float, float]]:
+        """One for each estimator, and for those `beside`, from the same draws.
+
+        A bootstrap interval of an estimator is a cautious one where support is weak.
+        """
+        own = [each[0] for each in self._quotients.values()]
+        bounds = intervals_of([*own, *beside], self.log, interval, level, draws)
         if interval != "bootstrap":
             return bounds
         groups = self.log.dataset.groups
-        return [
-            cautious(bound, each[0], groups, level) if self.verdict(name)[0] == "weak" else bound
-            for bound, (name, each) in zip(bounds, self._quotients.items(), strict=True)
-        ]
+        for place, (name, quotient) in enumerate(zip(self._quotients, own, strict=True)):
+            if self.verdict(name)[0] == "weak":
+                bounds[place] = cautious(bounds[place], quotient, groups, level)
+        return bounds
 
     def evidence(self, estimator: str) -> Evidence:
         """What the measures look at."""

@@ -14,8 +14,8 @@ from statewise.data.dataset import Dataset
 from statewise.ope.attainable import attainable
 from statewise.ope.estimate import Estimate
 from statewise.ope.estimators import USUAL
-from statewise.ope.evaluate import Judged, intervals_of, prepare
-from statewise.ope.intervals import seldomer
+from statewise.ope.evaluate import Judged, prepare
+from statewise.ope.intervals import cautious, seldomer
 from statewise.ope.measures import Evidence, Measurement, measured, of_the_gain, worst_first
 from statewise.ope.paired import near_today
 from statewise.ope.prepared import Prepared
@@ -108,10 +108,10 @@ def compare(
     """
     names = (estimator, "behaviour")
     judged = Judged(policy, log, names)
-    bounds = judged.intervals("bootstrap", level, draws)
-    new, current = (judged.estimate(name, bound, level) for name, bound in zip(names, bounds, strict=True))
     both = judged.quotient(estimator), judged.quotient("behaviour")
     paired = near_today(*both, log) if near and estimator == USUAL else difference(*both)
+    *bounds, bound = judged.intervals("bootstrap", level, draws, beside=(paired,))
+    new, current = (judged.estimate(name, own, level) for name, own in zip(names, bounds, strict=True))
     evidence = Evidence(judged.case, judged.quotient(estimator), new.diagnostics, gain=paired)
     measures = worst_first((*new.measures, *measured(evidence)))
     if near:
@@ -122,13 +122,10 @@ def compare(
     pairs = zip(judged.refits(estimator), judged.refits("behaviour"), strict=True)
     deviations = [one.value - other.value - plain for one, other in pairs]
     factors = [widening(error, deviations, side) for side in paired.allowance]
-    if np.isfinite(paired.influence()).all():
-        doubts = [measure for measure in measures if measure.outcome == "doubtful"]
-        counted = near and all(measure.allowed_for for measure in doubts)
-        interval = "cautious" if verdict == "weak" and not counted else "bootstrap"
-        (bound,) = intervals_of([paired], log, interval, level, draws)
-    else:  # no episode carries any weight
-        bound = (-np.inf, np.inf)
+    doubts = [measure for measure in measures if measure.outcome == "doubtful"]
+    counted = near and all(measure.allowed_for for measure in doubts)
+    if verdict == "weak" and not counted:
+        bound = cautious(bound, paired, log.dataset.groups, level)
     least, most = attainable(log)
     low, high = (paired.value + factor * (end - paired.value) for factor, end in zip(factors, bound, strict=True))
     # all three: where the estimate itself lies outside of what can be earned, so may both ends

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from statewise.base.column import like
 from statewise.ope.order import Block
 from statewise.ope.prepared import Case, Prepared
-from statewise.ope.rows import Sums, Weights
+from statewise.ope.rows import Weights
 from statewise.parts.ratio_closed_form import FOLDS
 
 # The ridge is PRIOR · rank/rows, of features with second moment 1: so much as if, before a row was seen, what an action
@@ -79,13 +79,10 @@ def cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
 
 def _cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
     log, equations = case.prepared, case.prepared.horizon_equations
-    differences = [
-        _temporal_differences(case, rewards, [f for f in range(FOLDS) if f != held_out]) for held_out in range(FOLDS)
-    ]
-    targets = _targets(case, rewards, np.stack([one.value for one in differences], axis=1))
+    differences = [_temporal_differences(case, rewards, _others(held_out)) for held_out in range(FOLDS)]
     fits = [
-        Fit(one, inverses, one.value[:, None] + np.einsum("ars,sa->ra", inverses, target))
-        for one, inverses, target in zip(differences, _inverses(log), targets, strict=True)
+        Fit(one, inverses, one.value[:, None] + _by_each(inverses, target))
+        for one, inverses, target in zip(differences, _inverses(log), _targets(case, rewards, differences), strict=True)
     ]
     lifted, bounds = [equations.rows.lifted(fit.weights) for fit in fits], _bounds(case, rewards)
     actions, probabilities = log.dataset.actions, case.probabilities
@@ -93,7 +90,7 @@ def _cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
     def judge(block: Block) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
         at = equations.order[block.part]
         everything = np.clip(equations.rows.times_in(block, lifted[block.fold]), *bounds)
-        return everything[np.arange(len(at)), actions[at]], (everything * probabilities[at]).sum(axis=1)
+        return everything[np.arange(len(at)), actions[at]], np.einsum("na,na->n", everything, probabilities[at])
 
     chosen, values = like(rewards, len(rewards)), like(rewards, len(rewards))
     for block, judged in equations.blocks.map(judge):
@@ -103,23 +100,11 @@ def _cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
 
 
 def _targets(
-    case: Case, rewards: Float[np.ndarray, " steps"], values: Float[np.ndarray, "rank folds"]
+    case: Case, rewards: Float[np.ndarray, " steps"], differences: Sequence[Differences]
 ) -> Float[np.ndarray, "folds rank actions"]:
     """Σ ω φ (r + γcV̂(s') − V̂(s)) over the rows of each action, with the V̂ of every fold and all rows but its own."""
-    equations, data = case.prepared.horizon_equations, case.prepared.dataset
-    rows, actions, taken = equations.rows, data.action_count, data.actions
-    lifted = rows.lifted(values)
-
-    def weigh(block: Block) -> Float[np.ndarray, "n columns"]:
-        at = equations.order[block.part]
-        here = rows.times_in(block, lifted)
-        gained = equations.onward(block)[:, None] * block.after(here) - here
-        out = np.zeros((len(at), FOLDS, actions))
-        out[np.arange(len(at)), :, taken[at]] = equations.weight[block.part, None] * (rewards[at, None] + gained)
-        return (out * _outside(block)[:, None]).reshape(len(at), -1)
-
-    sums = rows.sums(weigh).sum(axis=0)
-    return sums.reshape(len(sums), FOLDS, actions).transpose(1, 0, 2)
+    paid, moved = _of_others(_earned(case, rewards)[:, :, 1:]), _changes(case.prepared)
+    return paid + np.stack([(one.value @ moves).T for moves, one in zip(moved, differences, strict=True)])
 
 
 def moved_by(
@@ -134,45 +119,37 @@ def moved_by(
     log, equations = case.prepared, case.prepared.horizon_equations
     rows, data = equations.rows, log.dataset
     slopes = rows.sums(_slope(case, carried))
-    back = [np.einsum("ars,sa->ra", fit.inverses, h) for fit, h in zip(critic.fits, slopes, strict=True)]
-    values = [fit.differences.value[:, None] for fit in critic.fits]
-    # of each fold's critic, side by side: zᵀφ and Q̂ of the action taken, V̂
-    regressed = rows.lifted(np.concatenate([*back, *(fit.weights for fit in critic.fits), *values], axis=1))
+    back = [_by_each(fit.inverses, h) for fit, h in zip(critic.fits, slopes, strict=True)]
+    solutions = []
+    for fit, z, h, moves in zip(critic.fits, back, slopes, _changes(log), strict=True):
+        solved, matrix = fit.differences, fit.differences.matrix
+        u = np.linalg.solve(solved.normal, (h + _by_each(moves, z)).sum(axis=1))
+        solutions.append(np.stack([solved.earned - matrix @ solved.value, matrix @ u, u, solved.value], axis=1))
+    # of every critic: φᵀe, φᵀGu, φᵀu and V̂, zᵀφ of each action, and its Q̂
+    weights = [fit.weights for fit in critic.fits]
+    each = [np.concatenate(one, axis=1) for one in zip(solutions, back, weights, strict=True)]
+    lifted = [rows.lifted(np.concatenate([each[f] for f in _others(fold)], axis=1)) for fold in range(FOLDS)]
     actions, ratio = data.actions, case.ratio
 
-    def through_regressions(blocks: Sequence[Block]) -> tuple[np.ndarray, np.ndarray]:
-        added, xi = [], Sums(rows)
-        for block in blocks:
-            at, onward = equations.order[block.part], equations.onward(block)[:, None]
-            given = rows.times_in(block, regressed)
-            pairs = given[:, :-FOLDS].reshape(len(at), 2, FOLDS, -1)[np.arange(len(at)), :, :, actions[at]]
-            left = _outside(block) * equations.weight[block.part, None] * pairs[:, 0]
-            wanted = rewards[at, None] + onward * block.after(given[:, -FOLDS:])
-            added.append(block.by_episode(left * (wanted - pairs[:, 1])))
-            xi.add(block, block.handed_on(onward * left) - left)
-        return np.concatenate(added), xi.of_fold()
+    def move(block: Block) -> Float[np.ndarray, "episodes others"]:
+        """Of the critics of other folds, in which alone a block has a part."""
+        at, by = equations.order[block.part], np.empty((len(block.starts), FOLDS - 1))
+        onward, weight, reward, rho = equations.onward(block), equations.weight[block.part], rewards[at], ratio[at]
+        # column by column: NumPy is slow with short rows
+        columns = np.ascontiguousarray(rows.times_in(block, lifted[block.fold]).T)
+        chosen = actions[at], np.arange(len(at))
+        for place, given in enumerate(np.split(columns, FOLDS - 1)):
+            error, through, u, value = given[:4]
+            wanted = reward + onward * block.after(value)
+            left = rho * (error * (u - onward * block.after(u)) + through * (wanted - value))
+            z, worth = np.split(given[4:], 2)
+            left += z[chosen] * (wanted - worth[chosen])
+            by[:, place] = block.by_episode(weight * left)
+        return by
 
-    chunks = [(fold, *both) for fold, both in equations.blocks.chunks(through_regressions)]
-    added = np.concatenate([one for _, one, _ in chunks])
-    for_rows = []
-    through_targets = rows.by_fold((f, xi) for f, _, xi in chunks).sum(axis=0).T
-    for fit, column, h in zip(critic.fits, through_targets, slopes, strict=True):
-        solved, matrix = fit.differences, fit.differences.matrix
-        u = np.linalg.solve(solved.normal, column + h.sum(axis=1))
-        for_rows.append(np.stack([solved.earned - matrix @ solved.value, matrix @ u, u, solved.value]))
-    differences = rows.lifted(np.stack(for_rows, axis=1).reshape(4 * FOLDS, -1).T)
-
-    def through_differences(block: Block) -> Float[np.ndarray, "episodes folds"]:
-        at, onward = equations.order[block.part], equations.onward(block)[:, None]
-        given = rows.times_in(block, differences)
-        error, through, u, value = np.split(given, 4, axis=1)
-        u_after, value_after = np.split(block.after(given)[:, 2 * FOLDS :], 2, axis=1)
-        left = error * (u - onward * u_after) + through * (rewards[at, None] + onward * value_after - value)
-        left *= _outside(block) * (equations.weight[block.part] * ratio[at])[:, None]
-        return block.by_episode(left)
-
-    for block, more in equations.blocks.map(through_differences):
-        added[block.episodes] += more
+    added = np.zeros((data.episodes, FOLDS))
+    for block, by in equations.blocks.map(move):
+        added[block.episodes, _others(block.fold)] = by
     seen = equations.fold_of_episode[equations.episodes][:, None] != np.arange(FOLDS)
     added = np.where(seen, added - added.sum(axis=0, where=seen) / seen.sum(axis=0), 0.0)
     total = np.empty(data.episodes)
@@ -196,9 +173,21 @@ def _slope(case: Case, carried: Float[np.ndarray, " steps"]) -> Callable[[Block]
     return weigh
 
 
-def _outside(block: Block) -> Float[np.ndarray, " folds"]:
-    """1 for the folds whose critics a block's rows have a part in."""
-    return (np.arange(FOLDS) != block.fold).astype(np.float64)
+def _by_each(
+    matrices: Float[np.ndarray, "actions rank rank"], columns: Float[np.ndarray, "rank actions"]
+) -> Float[np.ndarray, "rank actions"]:
+    """Each action's matrix times its column."""
+    return (matrices @ columns.T[:, :, None])[:, :, 0].T
+
+
+def _of_others(sums: Float[np.ndarray, "folds *of"]) -> Float[np.ndarray, "folds *of"]:
+    """Sums over all folds but each one."""
+    return sums.sum(axis=0) - sums
+
+
+def _others(fold: int) -> list[int]:
+    """The folds whose critics the rows of a fold have a part in."""
+    return [other for other in range(FOLDS) if other != fold]
 
 
 def _bounds(case: Case, rewards: Float[np.ndarray, " steps"]) -> tuple[float, float]:
@@ -214,32 +203,49 @@ def _temporal_differences(case: Case, rewards: Float[np.ndarray, " steps"], fold
     equations, solved, chosen = case.prepared.horizon_equations, case.horizon_solved, list(folds)
     # x' = γcφ' + (1 − γc)φ̄₀: what begins anew is no part of this episode's value
     matrix = np.outer(solved.begins[chosen].sum(axis=0), equations.fresh) - solved.states[chosen].sum(axis=0).T
-    earned = _earned(case, rewards)[chosen].sum(axis=0)
+    earned = _earned(case, rewards)[chosen, :, 0].sum(axis=0)
     normal = matrix.T @ matrix + (len(chosen) / FOLDS) ** 2 * SLOW * np.eye(len(matrix))
     return Differences(matrix, earned, normal, np.linalg.solve(normal, matrix.T @ earned))
 
 
-def _earned(case: Case, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarray, "folds rank"]:
-    """Σ ωρ r φ in each fold."""
-    equations, ratio = case.prepared.horizon_equations, case.ratio
+def _earned(case: Case, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarray, "folds rank columns"]:
+    """Σ ωρ r φ in each fold, and Σ ω r φ over the rows of each action."""
+    equations, ratio, data = case.prepared.horizon_equations, case.ratio, case.prepared.dataset
+    actions, columns = data.actions, 1 + data.action_count
 
-    def weigh(block: Block) -> Float[np.ndarray, "n 1"]:
-        at = equations.order[block.part]
-        return (equations.weight[block.part] * ratio[at] * rewards[at])[:, None]
+    def weigh(block: Block) -> Float[np.ndarray, "n columns"]:
+        at, out = equations.order[block.part], np.zeros((len(block), columns))
+        paid = equations.weight[block.part] * rewards[at]
+        out[:, 0], out[np.arange(len(at)), 1 + actions[at]] = paid * ratio[at], paid
+        return out
 
-    return case.remembered(("earned", id(rewards)), lambda: (rewards, equations.rows.sums(weigh)[:, :, 0]))[1]
+    return case.remembered(("earned", id(rewards)), lambda: (rewards, equations.rows.sums(weigh)))[1]
 
 
 def grams(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
     """Σ ω φφᵀ over the rows of each action in each fold."""
+    return _by_action(log)[:, :, 0]
+
+
+def _changes(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
+    """Σ ω (γcφ' − φ) φᵀ over the rows of each action in all folds but each one."""
+    return log.remembered("changes", lambda: _of_others(_by_action(log)[:, :, 1]))
+
+
+def _by_action(log: Prepared) -> Float[np.ndarray, "folds actions 2 rank rank"]:
+    """Both: what no policy and no reward changes."""
     equations, data = log.horizon_equations, log.dataset
     actions = data.actions
 
     def weigh(block: Block) -> Weights:
-        taken = actions[equations.order[block.part]].astype(np.int64)
-        return Weights(equations.weight[block.part, None], group=taken)
+        weight, taken = equations.weight[block.part], actions[equations.order[block.part]].astype(np.int64)
+        stays, moves = (
+            np.stack([weight, -weight], axis=1),
+            np.stack([0 * weight, weight * equations.onward(block)], axis=1),
+        )
+        return Weights(stays, moves, taken)
 
-    return log.remembered("grams", lambda: equations.rows.moments(weigh, data.action_count)[:, :, 0])
+    return log.remembered("by action", lambda: equations.rows.moments(weigh, data.action_count))
 
 
 def _inverses(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
@@ -247,6 +253,6 @@ def _inverses(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
 
     def compute() -> Float[np.ndarray, "folds actions rank rank"]:
         each, rank = grams(log), log.horizon_equations.rows.rank
-        return np.linalg.inv(each.sum(axis=0) - each + PRIOR * rank / len(log.dataset) * np.eye(rank))
+        return np.linalg.inv(_of_others(each) + PRIOR * rank / len(log.dataset) * np.eye(rank))
 
     return log.remembered("regressions", compute)

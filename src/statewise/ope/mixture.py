@@ -35,19 +35,19 @@ class Mixture:
 
 def nodes_of(
     mixture: Mixture, equations: Equations, dataset: Dataset
-) -> tuple[Float[np.ndarray, "folds sets rank rank"], ...] | None:
+) -> Float[np.ndarray, "nodes folds sets rank rank"] | None:
     """The flows at `NODES`, which all steps share; None where they would be too large."""
     policies = [_policy(equations, dataset, mixture.at(node)) for node in NODES]
     size = len(equations.mean) * policies[0].sets * equations.rows.rank**2
-    return tuple(flows_of(policy) for policy in policies) if size <= MOST else None
+    return np.stack([flows_of(policy) for policy in policies]) if size <= MOST else None
 
 
 def between(
-    nodes: tuple[Float[np.ndarray, "folds sets rank rank"], ...], step: float
+    nodes: Float[np.ndarray, "nodes folds sets rank rank"], step: float
 ) -> Float[np.ndarray, "folds sets rank rank"]:
     """The flows at a step: the parabola through the nodes."""
-    first, middle, last = nodes
-    return (1 - step) * (1 - 2 * step) * first + 4 * step * (1 - step) * middle + step * (2 * step - 1) * last
+    shares = (1 - step) * (1 - 2 * step), 4 * step * (1 - step), step * (2 * step - 1)
+    return np.tensordot(shares, nodes, axes=1)
 
 
 def _policy(equations: Equations, dataset: Dataset, probabilities: Float[np.ndarray, "rows actions"]) -> Policy:

@@ -12,7 +12,7 @@ a one-sided test at z with chance Φ((D√n/σ − z) / √(1 + ne²/σ²)).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -81,16 +81,30 @@ class NextLog:
 
 
 def beyond(
-    ends: Ends, log: Prepared, here: Decision, case: Case, following: Sequence[float], level: float, part: float
+    ends: Ends,
+    log: Prepared,
+    here: Decision,
+    case: Case,
+    following: Sequence[float],
+    level: float,
+    part: float,
+    tried: Mapping[float, Decision] | None = None,
 ) -> NextLog:
-    """After a step was certified, which of the `following` ones a log of it would certify; `here` is that step."""
+    """After a step was certified, which of the `following` ones a log of it would certify; `here` is that step.
+
+    What the walk has `tried` is not judged again.
+    """
     whole = round(log.dataset.episodes / part)
     best = NextLog(True, following[0] if following else 1.0, whole, 0.0)
     for step in following:
-        there, judged = compare(ends.at(step), log, level=level, draws=10, near=True)
+        policy, there = ends.at(step), (tried or {}).get(step)
+        further = Case(log, policy.probabilities_there, policy.mixture)
+        if there is None:
+            there, judged = compare(policy, log, level=level, draws=10, near=True)
+            further = judged.case
         if there.verdict == "not identified":
             break
-        spread = _spread(judged.case, case)
+        spread = _spread(further, case)
         gain = there.difference - here.difference
         error = standard_error(there.influence - here.influence, log.dataset.groups)
         episodes, chance = enough(gain, error, spread, whole, level)

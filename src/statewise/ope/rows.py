@@ -63,11 +63,11 @@ class Rows:
     def lifted(self, vectors: Float[np.ndarray, "rank c"]) -> Float[np.ndarray, "products c"]:
         """Vectors to multiply f by, as `times_in` takes them."""
         lifted = vectors if self.turn is None else self.turn @ vectors
-        return lifted.astype(np.float64 if self.features.dtype == np.float64 else np.float32)
+        return lifted.astype(np.float64 if self.features.dtype == np.float64 else np.float32, order="C")
 
     def times_in(self, block: Block, lifted: Float[np.ndarray, "products c"]) -> Float[np.ndarray, "n c"]:
-        """f · v of a block's rows."""
-        features, out = self.of(block), np.empty((len(block), lifted.shape[1]))
+        """f · v of a block's rows, in the precision of sums."""
+        features, out = self.of(block), np.empty((len(block), lifted.shape[1]), lifted.dtype)
         for span, part in block.spans:
             out[part] = features[part] @ lifted[self.at(span)]
         return out
@@ -94,6 +94,15 @@ class Rows:
             return total.of_fold()
 
         return self.by_fold(self.order.blocks.chunks(chunk))
+
+    def of_firsts(self, weigh: Callable[[Block], Float[np.ndarray, "episodes c"]]) -> Float[np.ndarray, "rank c"]:
+        """Σ weight f over the first rows of all episodes, which are few; `weigh` gives the weights of a block's."""
+        total: np.ndarray | float = 0.0
+        for block in self.order.blocks:
+            first = self.features[block.part.start + block.first].astype(np.float64)
+            total = total + first.T @ weigh(block)
+        assert isinstance(total, np.ndarray)
+        return total if self.turn is None else self.turn[self.at(0)].T @ total  # before all, the first knot
 
     def by_fold(
         self, parts: Iterable[tuple[int, Float[np.ndarray, "products c"]]]

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from statewise.base.column import like
 from statewise.ope.balance import Noise
@@ -44,7 +44,8 @@ class Solved:
     fresh: Float[np.ndarray, "sets rank"]  # the mean of κφ over first states, for each set of tests
     regularisation: float
     residual: float  # the closed form's held-out loss, a sum over folds
-    noise: float  # of the equations in a fold: what an exact w would leave when fitted to another, or little more
+    noise: float  # of the equations in a fold: what an exact w would leave when fitted to another, or little more …
+    # … where the residual is positive, and is asked for
     signed: Float[np.ndarray, " steps"]  # βᵀφ in the log's order, before it is cut off at 0
 
     @property
@@ -82,13 +83,14 @@ class Policy:
     def rho(self, block: Block) -> Float[np.ndarray, " n"]:
         return self.ratio[self.equations.order[block.part]]
 
-    def kinds(self, block: Block) -> Float[np.ndarray, "n sets"]:
-        """κ of each set of tests; 1 for those of states alone."""
-        ones = np.ones((len(block), 1))
-        if self.sets == 1:
-            return ones
-        here = self.probabilities[self.equations.order[block.part]]
-        return np.append(ones, here @ contrasts_of(here.shape[1]), axis=1)
+    def kinds(self, block: Block, some: Int[np.ndarray, " n"] | None = None) -> Float[np.ndarray, "n sets"]:
+        """κ of each set of tests, of all or some rows of a block; 1 for those of states alone."""
+        at = self.equations.order[block.part]
+        at = at if some is None else at[some]
+        kinds = np.ones((len(at), self.sets))
+        if self.sets > 1:
+            kinds[:, 1:] = self.probabilities[at] @ contrasts_of(self.probabilities.shape[1])
+        return kinds
 
 
 def solve(
@@ -101,13 +103,13 @@ def solve(
     policy = Policy(equations, ratio, probabilities)
     begins, fresh = _beginnings(policy)
     flows = flows_of(policy) if flows is None else flows
-    # x' also holds where the chain begins anew
-    anew = 0.0 if equations.chain == "continuing" else fresh[None, :, :, None] * begins[:, None, None, :]
-    sets = flows + anew
-    states = sets[:, 0]
+    sets = FOLDS * flows
+    if equations.chain != "continuing":  # x' also holds where the chain begins anew
+        sets += fresh[None, :, :, None] * (FOLDS * begins)[:, None, None, :]
+    states = sets[:, 0] / FOLDS
     if equations.nothing_follows:
         return _unchanged(equations, states, begins, fresh)
-    imbalance = FOLDS * sets.reshape(FOLDS, -1, equations.rows.rank)
+    imbalance = sets.reshape(FOLDS, -1, equations.rows.rank)
     regularisation, residual = _choose(equations.settings.regularisation, imbalance, FOLDS * equations.mean)
     regularisation /= FOLDS * UNDER
     mean, total = equations.mean.sum(axis=0), imbalance.mean(axis=0)
@@ -119,8 +121,9 @@ def solve(
     def chunk(blocks: Sequence[Block]) -> tuple[list[Float[np.ndarray, " n"]], Noise]:
         w, noise = [], Noise.none(equations.rows.rank)
         for block in blocks:
-            w.append(equations.rows.times_in(block, lifted)[:, 0])
-            noise = noise.plus(Noise.of(equations, block, policy.rho(block), w[-1]))
+            w.append(equations.rows.times_in(block, lifted)[:, 0].astype(np.float64))
+            if residual > 0:  # otherwise nothing is missed, whatever the noise
+                noise = noise.plus(Noise.of(equations, block, policy.rho(block), w[-1]))
         return w, noise
 
     signed, noise = like(equations.order, len(equations.order)), [Noise.none(equations.rows.rank)] * FOLDS
@@ -138,7 +141,7 @@ def solve(
         fresh=fresh,
         regularisation=regularisation,
         residual=residual,
-        noise=float(np.mean([one.size for one in noise])),
+        noise=float(np.mean([one.size for one in noise])) if residual > 0 else 0.0,
         signed=signed,
     )
 
@@ -147,14 +150,13 @@ def _beginnings(policy: Policy) -> tuple[Float[np.ndarray, "folds rank"], Float[
     """Σ ω ρ (1 − γc) φ in each fold, and the mean of κφ over first states."""
     equations = policy.equations
 
-    def weigh(block: Block) -> Float[np.ndarray, "n columns"]:
-        first = np.zeros((len(block), policy.sets))
-        first[block.first] = policy.kinds(block)[block.first] / len(equations.episodes)
-        begins = equations.weight[block.part] * policy.rho(block) * (1 - equations.onward(block))
-        return np.append(begins[:, None], first, axis=1)
+    def begins(block: Block) -> Float[np.ndarray, "n 1"]:
+        return (equations.weight[block.part] * policy.rho(block) * (1 - equations.onward(block)))[:, None]
 
-    sums = equations.rows.sums(weigh)
-    return sums[:, :, 0], sums[:, :, 1:].sum(axis=0).T
+    def first(block: Block) -> Float[np.ndarray, "episodes sets"]:
+        return policy.kinds(block, block.first) / len(equations.episodes)
+
+    return equations.rows.sums(begins)[:, :, 0], equations.rows.of_firsts(first).T
 
 
 def flows_of(policy: Policy) -> Float[np.ndarray, "folds sets rank rank"]:
@@ -199,46 +201,52 @@ def pull(
     solved: Solved,
     ratio: Float[np.ndarray, " steps"],
     probabilities: Float[np.ndarray, "steps actions"],
-    slope: Float[np.ndarray, " rank"],
-) -> Float[np.ndarray, " episodes"]:
-    """What each episode moves slopeᵀβ by through the equations, to first order; `slope` must be orthogonal to β.
+    slopes: Float[np.ndarray, "rank slopes"],
+) -> Float[np.ndarray, "episodes slopes"]:
+    """What each episode moves slopeᵀβ by through the equations, to first order; a slope must be orthogonal to β.
 
     With A = MᵀM + λI, g = A⁻¹slope, u = Mg and v = Mβ: slopeᵀdβ = gᵀda − (dM g)ᵀv − uᵀ(dM β), dM and da being what the
     episode adds to M and a, by itself and through φ̄₀.
     """
-    count, rank = len(equations.episodes), len(slope)
+    count, (rank, several) = len(equations.episodes), slopes.shape
     if equations.nothing_follows:
-        return np.zeros(count)
+        return np.zeros((count, several))
     policy, matrix = Policy(equations, ratio, probabilities), solved.imbalance
-    g = np.linalg.solve(matrix.T @ matrix + solved.regularisation * np.eye(rank), slope)
-    u, v = (matrix @ g).reshape(-1, rank), (matrix @ solved.beta).reshape(-1, rank)
-    lifted = equations.rows.lifted(np.concatenate([[solved.beta, g], u, v]).T)
-    tested = [np.sum(solved.fresh * one, axis=1) for one in (u, v)]
-    anew_b, anew_h = solved.begins.sum(axis=0) @ np.stack([solved.beta, g], axis=1)
+    g = np.linalg.solve(matrix.T @ matrix + solved.regularisation * np.eye(rank), slopes)
+    both = np.concatenate([solved.beta[:, None], g], axis=1)
+    tested = (matrix @ both).reshape(-1, rank, 1 + several)  # v and every u, by the set of tests
+    lifted = equations.rows.lifted(np.concatenate([both, tested.transpose(1, 0, 2).reshape(rank, -1)], axis=1))
+    fresh, anew = np.einsum("sr,src->c", solved.fresh, tested), solved.begins.sum(axis=0) @ both
 
-    def move(block: Block) -> Float[np.ndarray, " episodes"]:
+    def move(block: Block) -> Float[np.ndarray, "episodes slopes"]:
         rho, weight, onward = policy.rho(block), equations.weight[block.part], equations.onward(block)
         values = equations.rows.times_in(block, lifted)
-        b, h = values[:, 0], values[:, 1]
-        by_u, by_v = (one * policy.kinds(block) for one in np.split(values[:, 2:], 2, axis=1))
-        begun = np.zeros(len(block.first))
+        # column by column: NumPy is slow with short rows
+        b, *h = np.ascontiguousarray(values[:, : 1 + several].T)
+        begun: np.ndarray | float = 0.0
         if equations.chain == "continuing":
             arrived = block.after(values)
             arrived[block.last] = equations.rows.times_beyond(block, lifted)
-            flow_u, flow_v = np.split((rho[:, None] - 1) * arrived[:, 2:], 2, axis=1)
+            flow_v, *flow_u = (rho - 1) * arrived[:, 1 + several :].T
         else:
-            flow_u, flow_v = (
-                rho[:, None] * (onward[:, None] * block.after(one) + np.outer(1 - onward, fresh) - one)
-                for one, fresh in zip((by_u, by_v), tested, strict=True)
+            by_set = np.ascontiguousarray(values[:, 1 + several :].T).reshape(-1, 1 + several, len(block))
+            by = np.einsum("scn,sn->cn", by_set, policy.kinds(block).T)  # all tests together
+            flow_v, *flow_u = (
+                rho * (onward * block.after(one) + (1 - onward) * begins - one)
+                for one, begins in zip(by, fresh, strict=True)
             )
-            begun = (by_v[block.first] * anew_h + by_u[block.first] * anew_b).sum(axis=1)
-        rows = weight * (h / solved.scale - h * flow_v.sum(axis=1) - b * flow_u.sum(axis=1))
-        return count * block.by_episode(rows) - begun
+            first = by[:, block.first]
+            begun = np.outer(first[0], anew[1:]) + first[1:].T * anew[0]
+        moved = [
+            block.by_episode(weight * (own / solved.scale - own * flow_v - b * flow))
+            for own, flow in zip(h, flow_u, strict=True)
+        ]
+        return count * np.stack(moved, axis=1) - begun
 
-    moved = np.empty(count)
+    moved = np.empty((count, several))
     for block, by in equations.blocks.map(move):
         moved[equations.episodes[block.episodes]] = by
-    return moved - moved.mean()
+    return moved - moved.mean(axis=0)
 
 
 def _choose(

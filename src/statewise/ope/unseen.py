@@ -64,7 +64,7 @@ def _seen_once(log: Prepared) -> Bool[np.ndarray, " steps"]:
 
     def whitened(block: Block) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n rank"] | None]:
         values = rows.times_in(block, whitening)
-        return (values**2).sum(axis=1), values.astype(np.float32) if at_hand else None
+        return np.einsum("nr,nr->n", values, values, dtype=np.float64), values if at_hand else None
 
     known = []
     for block, (size, values) in equations.blocks.map(whitened):
@@ -104,7 +104,7 @@ def _rows_of(
         if own.any():
             values = equations.rows.times_in(block, whitening) if values is None else values
             places.append(np.arange(block.part.start, block.part.stop)[own])
-            features.append(values[own].astype(np.float32))
+            features.append(values[own].astype(np.float32, copy=False))
     if not places:
         return np.zeros(0, np.int64), np.zeros((0, whitening.shape[1]), np.float32)
     joined = np.concatenate(places)

@@ -18,7 +18,7 @@ from statewise.ope.attainable import reach
 from statewise.ope.centred import centred
 from statewise.ope.counted import counted, in_states
 from statewise.ope.estimators.behaviour_return import behaviour_return
-from statewise.ope.estimators.state_ratio import carried_by_ratio, missed, within_horizon
+from statewise.ope.estimators.state_ratio import carried_by_ratio, missed, with_length
 from statewise.ope.linear_critic import cross_fitted, moved_by
 from statewise.ope.prepared import Case
 from statewise.ope.quotient import Allowance, Quotient, mean_of, standard_error
@@ -72,5 +72,5 @@ def corrected(
 ) -> Quotient:
     """From Q̂ of the logged actions and V̂, on every row; as a mean over episodes."""
     log = case.prepared
-    left = within_horizon(case, log.targets(rewards, values) - chosen)
+    left = with_length(case, log.targets(rewards, values) - chosen)
     return mean_of(values[log.dataset.starts[:-1]] + left.value + left.influence(), left)

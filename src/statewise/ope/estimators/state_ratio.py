@@ -8,6 +8,7 @@ of ratios over time appears, and so no variance that grows exponentially with th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,7 +28,7 @@ TRIFLE = 0.05
 
 def state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
     """With w in closed form."""
-    found = _reweighted(case, rewards, case.prepared.equations, case.solved)
+    (found,) = _reweighted(case, [rewards], case.prepared.equations, case.solved)
     return found if case.prepared.chain == "continuing" else replace(found, missed=abs(missed(case, rewards, found)))
 
 
@@ -50,9 +51,27 @@ def missed(case: Case, rewards: Float[np.ndarray, " steps"], found: Quotient) ->
     return float(missing / error) if error > 0 else 0.0
 
 
-def within_horizon(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
-    """The same, never looking past the log's horizon: for corrections to a critic that does not either."""
+def within_horizon(case: Case, *rewards: Float[np.ndarray, " steps"]) -> list[Quotient]:
+    """The same, never looking past the log's horizon: for corrections to a critic that does not either.
+
+    Of several rewards together, in hardly more time than of one.
+    """
     return _reweighted(case, rewards, case.prepared.horizon_equations, case.horizon_solved)
+
+
+def with_length(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
+    """The same, and beside it what `length` will be asked for, where all episodes are equally long."""
+    if not case.prepared.equally_long:
+        return within_horizon(case, rewards)[0]
+    found, steps = within_horizon(case, rewards, np.ones(len(rewards)))
+    case.remembered("beside", lambda: steps)
+    return found
+
+
+def length(case: Case) -> Quotient:
+    """What a reward of 1 a step is put at."""
+    steps = lambda: within_horizon(case, np.ones(len(case.ratio)))[0]  # noqa: E731
+    return case.remembered("length", lambda: case.remembered("beside", steps))
 
 
 def carried_by_ratio(case: Case) -> Float[np.ndarray, " steps"]:
@@ -62,47 +81,53 @@ def carried_by_ratio(case: Case) -> Float[np.ndarray, " steps"]:
     return carried / (carried @ (1 - case.prepared.onward))
 
 
-def _reweighted(case: Case, rewards: Float[np.ndarray, " steps"], equations: Equations, solved: Solved) -> Quotient:
+def _reweighted(
+    case: Case, rewards: Sequence[Float[np.ndarray, " steps"]], equations: Equations, solved: Solved
+) -> list[Quotient]:
     """What each episode does to w itself is part of what it adds."""
     count, ratio, signed = case.prepared.dataset.episodes, case.ratio, solved.signed
 
     def ends(block: Block) -> Float[np.ndarray, " n"]:
         return np.ones(len(block)) if equations.chain == "continuing" else 1 - equations.onward(block)
 
-    def in_block(block: Block) -> Float[np.ndarray, "episodes 5"]:
+    def in_block(block: Block) -> Float[np.ndarray, "episodes columns"]:
         at = equations.order[block.part]
         weight = count * equations.weight[block.part]
         visited = weight * np.maximum(signed[at], 0.0)
         carried = visited * ratio[at]
-        columns = [carried * rewards[at], carried * ends(block), carried, weight, visited]
-        return block.by_episode(np.stack(columns, axis=1))
+        columns = [carried * ends(block), carried, weight, visited, *(carried * one[at] for one in rewards)]
+        return np.stack([block.by_episode(column) for column in columns], axis=1)
 
-    sums = np.empty((count, 5))
+    sums = np.empty((count, 4 + len(rewards)))
     for block, some in equations.blocks.map(in_block):
         sums[equations.episodes[block.episodes]] = some
-    above, below, carries, base, visits = sums.T
-    value = above.sum() / below.sum()
+    below, carries, base, visits, *above = sums.T
+    values = [one.sum() / below.sum() for one in above]
 
-    def slope(block: Block) -> Float[np.ndarray, "n 1"]:
+    def slope(block: Block) -> Float[np.ndarray, "n rewards"]:
         """dV/dw, where w is not cut off."""
         at = equations.order[block.part]
-        steep = equations.weight[block.part] * ratio[at] * (rewards[at] - value * ends(block))
-        return np.where(signed[at] > 0, steep, 0.0)[:, None]
+        carried = np.where(signed[at] > 0, equations.weight[block.part] * ratio[at], 0.0)
+        each = [carried * (one[at] - value * ends(block)) for one, value in zip(rewards, values, strict=True)]
+        return np.stack(each, axis=1)
 
-    by_beta = equations.rows.sums(slope).sum(axis=0)[:, 0]
+    by_beta = equations.rows.sums(slope).sum(axis=0)
     moved = pull(equations, solved, case.ratio, case.probabilities, by_beta)
-    return Quotient(
-        above + moved,
-        below.copy(),
-        weight=carries.copy(),
-        base=base.copy(),
-        mass=float(carries.sum() / visits.sum()),
-        heaviest=float(max(solved.signed.max(), 0.0) * case.greatest_ratio),
-        by_states=True,
-        imbalance=solved.excess,
-        negative=solved.negative,
-        rank=len(solved.beta),
-    )
+    return [
+        Quotient(
+            one + by,
+            below.copy(),
+            weight=carries.copy(),
+            base=base.copy(),
+            mass=float(carries.sum() / visits.sum()),
+            heaviest=float(max(solved.signed.max(), 0.0) * case.greatest_ratio),
+            by_states=True,
+            imbalance=solved.excess,
+            negative=solved.negative,
+            rank=len(solved.beta),
+        )
+        for one, by in zip(above, moved.T, strict=True)
+    ]
 
 
 def state_ratio_network(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:

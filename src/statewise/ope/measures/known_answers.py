@@ -11,7 +11,8 @@ from statewise.ope.attainable import attainable
 from statewise.ope.centred import centred
 from statewise.ope.clone import behaviour_by_clone
 from statewise.ope.estimators.doubly_robust import weighted_doubly_robust
-from statewise.ope.estimators.state_ratio import within_horizon
+from statewise.ope.estimators.per_decision import weighted_per_decision
+from statewise.ope.estimators.state_ratio import length
 from statewise.ope.measures import Evidence, Measure
 from statewise.ope.measures.resting_on import ENOUGH, EVEN, UNLIKE, percent
 from statewise.ope.quotient import Quotient, standard_error
@@ -23,7 +24,7 @@ NOISE = 2.0  # standard errors that are chance
 def _length(evidence: Evidence) -> tuple[float, float]:
     """The (discounted) length of episodes by the state ratio, and by what share of it that is wrong beyond chance."""
     log, case = evidence.log, evidence.case
-    counted = case.remembered("length", lambda: within_horizon(case, np.ones(len(log.dataset))))
+    counted = length(case)
     known, error = float(log.discounts.sum()), standard_error(counted.influence(), log.dataset.groups)
     beyond_chance = max(abs(counted.value - known) - NOISE * error, 0.0)
     return counted.value, beyond_chance / known
@@ -68,11 +69,13 @@ def _importance_based(evidence: Evidence) -> Other | None:
     case, log = evidence.case, evidence.log
     if log.objective != "return":
         return None
-    other = case.remembered("importance-based", lambda: centred(weighted_doubly_robust)(case, log.dataset.rewards))
-    support = support_of(case, other)
-    beside = evidence._replace(estimate=other, support=support)
+    # what it rests on is known before its critic is: of long episodes hardly any carries it
+    bare = case.remembered("importance weights", lambda: weighted_per_decision(case, log.dataset.rewards))
+    support = case.remembered("importance support", lambda: support_of(case, bare))
+    beside = evidence._replace(estimate=bare, support=support)
     if ENOUGH.outcome(ENOUGH.value(beside)) != "good":
         return None
+    other = case.remembered("importance-based", lambda: centred(weighted_doubly_robust)(case, log.dataset.rewards))
     error = standard_error(evidence.estimate.influence() - other.influence(), log.dataset.groups)
     error *= max(EVEN.value(beside) or 0.0, 1.0) ** 0.25  # where few weights decide, it is less than it seems
     apart = abs(evidence.estimate.value - other.value)
