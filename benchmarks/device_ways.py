@@ -37,6 +37,9 @@ WAYS: dict[str, tuple[int, str]] = {
     "5, small graphs": (5, f"{GRAPHS}{USUAL} --xla_gpu_graph_min_graph_size=1"),
     "1, loops in graphs": (1, LOOPS),
     "5, loops in graphs": (5, LOOPS),
+    "1, loops in graphs, no Triton": (1, f"{LOOPS} --xla_gpu_enable_triton_gemm=false"),
+    "5, loops in graphs, no Triton": (5, f"{LOOPS} --xla_gpu_enable_triton_gemm=false"),
+    "10, loops in graphs": (10, LOOPS),
     "5, no Triton": (5, "--xla_gpu_enable_triton_gemm=false"),
     "5, cuBLAS from 0 on": (5, "--xla_gpu_gemm_rewrite_size_threshold=0"),
 }

@@ -7,7 +7,9 @@ The ratio takes 50 steps of 2 x 200 rows, the critic 10 of 5,000, the actor one 
 Contestants alternate within each repeat, so that other load on the machine affects all equally; the table gives the
 median of the repeats, the fastest, and the processor time of all threads, which suffers least from neighbours. Warm-up
 and compilation are not counted, but reported. PyTorch runs with one thread and with one per core, and statewise is
-compared with the faster of the two; PyTorch does not compute the metrics that statewise computes in every update.
+compared with the faster of the two; PyTorch does not compute the metrics that statewise computes in every update. Eight
+seeds are learned as `fit` learns them, side by side by one process for each core; PyTorch, one after another, and also
+by as many processes of one thread each, which is reported beside it.
 
 --check asserts that both compute the same (see check_update.py).
 """
@@ -18,7 +20,10 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -36,7 +41,8 @@ from statewise.domains.behaviours import Uniform
 from statewise.domains.cartpole import CARTPOLE
 from statewise.domains.collect import collect
 from statewise.learning.fit import keys_of, prepare
-from statewise.learning.program import program
+from statewise.learning.program import Program, program
+from statewise.learning.side_by_side import processes_for, spread
 from statewise.ops.networks import Network
 from statewise.parts import ratio
 from statewise.parts.actor import Actor
@@ -84,14 +90,24 @@ def alternate(contestants: dict[str, tuple[Run, int]], repeats: int) -> dict[str
     walls, processors = {name: [] for name in contestants}, {name: [] for name in contestants}
     for _ in range(repeats):
         for name, (run, updates) in contestants.items():
-            wall, processor = time.perf_counter(), time.process_time()
+            wall, processor = time.perf_counter(), processor_seconds()
             run()
             walls[name].append((time.perf_counter() - wall) * 1e3 / updates)
-            processors[name].append((time.process_time() - processor) * 1e3 / updates)
+            processors[name].append((processor_seconds() - processor) * 1e3 / updates)
     return {
         name: Spent(float(np.median(walls[name])), min(walls[name]), float(np.median(processors[name])))
         for name in contestants
     }
+
+
+def processor_seconds() -> float:
+    """Of all threads, and of the processes that this one has started and that still run."""
+    spent = time.process_time()
+    for children in Path("/proc/self/task").glob("*/children"):
+        for pid in children.read_text().split():
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            spent += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return spent
 
 
 def seconds_of(run: Run) -> float:
@@ -108,7 +124,10 @@ def begun(config: OPPOSD, data: Any, seeds: int) -> Any:
 
 
 def statewise_run(config: OPPOSD, data: Any, state: Any, seeds: int, updates: int = UPDATES) -> Run:
-    running = program(config, data, keys_of(range(seeds)))
+    return run_of(program(config, data, keys_of(range(seeds))), state, updates)
+
+
+def run_of(running: Program, state: Any, updates: int = UPDATES) -> Run:
     return lambda: jax.block_until_ready(running.advance(state, 0, updates))
 
 
@@ -119,6 +138,40 @@ def torch_run(log: torch_opposd.Log, agents: list[torch_opposd.Agent], threads: 
             torch_opposd.update(agent, log, torch_opposd.draw(log))
 
     return run
+
+
+@contextmanager
+def torch_processes(log: torch_opposd.Log, agents: list[torch_opposd.Agent], processes: int) -> Iterator[Run]:
+    """The same by so many processes of one thread each, which have their agents and keep them."""
+    pipes, context = [], get_context("spawn")
+    for first in range(processes):
+        here, there = context.Pipe()
+        context.Process(target=torch_process, args=(there, log, agents[first::processes]), daemon=True).start()
+        there.close()
+        pipes.append(here)
+
+    def run() -> None:
+        for pipe in pipes:
+            pipe.send(None)
+        for pipe in pipes:
+            pipe.recv()
+
+    try:
+        yield run
+    finally:
+        for pipe in pipes:
+            pipe.close()
+
+
+def torch_process(pipe: Any, log: torch_opposd.Log, agents: list[torch_opposd.Agent]) -> None:
+    run = torch_run(log, agents, 1)
+    while True:
+        try:
+            pipe.recv()
+        except EOFError:
+            return
+        run()
+        pipe.send(None)
 
 
 def torch_log(data: opposd.Prepared) -> torch_opposd.Log:
@@ -176,31 +229,42 @@ def seed_of(state: Any, seed: int) -> Any:
 
 
 def beside_torch(dataset: Dataset, repeats: int) -> dict[str, Any]:
-    """One seed, and eight: mapped in statewise, one after another in PyTorch. Milliseconds per update and seed."""
+    """One seed, and eight. Milliseconds per update and seed."""
     data = prepare(NETWORK, dataset)[0]
     log, cores = torch_log(data), os.cpu_count() or 1
     results: dict[str, Any] = {}
     for name, seeds in (("one seed", 1), ("eight seeds", 8)):
-        state = begun(NETWORK, data, seeds)
-        ours = statewise_run(NETWORK, data, state, seeds)
-        first_call = seconds_of(ours)
+        alone, processes = program(NETWORK, data, keys_of(range(seeds))), processes_for(NETWORK, data, seeds, None)
+        state = alone.begin()
         each = [seed_of(state, seed) for seed in range(seeds)]
-        contestants = {"statewise": (ours, UPDATES * seeds)}
-        for threads in sorted({1, cores}):
-            for fused in (False, True):
-                label = f"torch, {threads} thread{'s' * (threads > 1)}{', fused optimiser' * fused}"
-                contestants[label] = torch_run(log, [torch_agent(one, fused) for one in each], threads), seeds
-        for run, _ in contestants.values():
-            run()
-        spent = alternate(contestants, repeats)
+        with ExitStack() as stack:
+            ours = run_of(stack.enter_context(spread(alone, range(seeds), processes)), state)
+            first_call = seconds_of(ours)
+            contestants = {"statewise": (ours, UPDATES * seeds)}
+            if processes > 1:
+                contestants["statewise, one process"] = run_of(alone, state), UPDATES * seeds
+            for threads in sorted({1, cores}):
+                for fused in (False, True):
+                    label = f"torch, {threads} thread{'s' * (threads > 1)}{', fused optimiser' * fused}"
+                    contestants[label] = torch_run(log, [torch_agent(one, fused) for one in each], threads), seeds
+            if processes > 1:
+                agents = [torch_agent(one) for one in each]
+                run = stack.enter_context(torch_processes(log, agents, processes))
+                contestants[f"PyTorch, {processes} processes"] = run, seeds
+            for run, _ in contestants.values():
+                run()
+            spent = alternate(contestants, repeats)
         usual = [one for label, one in spent.items() if label.startswith("torch") and "fused" not in label]
         fused = [one for label, one in spent.items() if "fused" in label]
+        split = [one for label, one in spent.items() if label.startswith("PyTorch")]
         results[name] = {
             "spent": {label: one._asdict() for label, one in spent.items()},
             "first call, seconds": first_call,
             "times faster": compared(usual, spent["statewise"]),
             "times faster than with fused optimisers": compared(fused, spent["statewise"]),
         }
+        if split:
+            results[name]["times faster than as many processes of it"] = compared(split, spent["statewise"])
     return results
 
 
@@ -280,7 +344,9 @@ def show(results: dict[str, Any]) -> None:
         print(f"{name} (first call, compiling: {result['first call, seconds']:.1f} s)")
         show_spent(result["spent"])
         show_ratios("times faster", result["times faster"], f"goal: at least {GOALS[name]:g}")
-        show_ratios("times faster than with fused optimisers", result["times faster than with fused optimisers"])
+        for label in ("times faster than with fused optimisers", "times faster than as many processes of it"):
+            if label in result:
+                show_ratios(label, result[label])
     print("closed form")
     show_spent(results["closed form"]["spent"])
     show_ratios("share of the steps' cost", results["closed form"]["share of the steps' cost"], "goal: at most 1")

@@ -55,7 +55,8 @@ def _learned(dataset: Dataset, run: Run, files: dict[str, bytes]) -> tuple[dict[
     with TemporaryDirectory() as folder:
         _write(files, Path(folder))
         try:
-            fit(dataset, run.config, seeds=run.seeds, updates=run.updates, out=folder, progress=watch)
+            # in one process: others learn at the same time
+            fit(dataset, run.config, seeds=run.seeds, updates=run.updates, out=folder, progress=watch, processes=1)
         except OutOfTime as out_of_time:
             stopped = str(out_of_time)
         return _files(Path(folder)), stopped

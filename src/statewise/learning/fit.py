@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ from statewise.base.ranges import check_ranges
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
 from statewise.data.schema import Schema
-from statewise.learning.program import Stretch, program, stretches
+from statewise.learning.program import Program, Stretch, program, stretches
 from statewise.learning.runs import RunError, RunFolder, provenance, threads, versions
+from statewise.learning.side_by_side import processes_for, spread
 from statewise.ops.keys import key_for
 from statewise.parts.metrics import PARTS, Metrics
 
@@ -78,12 +80,16 @@ def fit(
     checkpoint_every: int | None = None,
     out: str | Path | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
+    processes: int | None = None,
 ) -> Result:
     """Learns policies from a log.
 
     `config` holds the settings of an algorithm, or is its name (default: OPPOSD); without a discount, the log's own is
     used. `seeds` is the number of runs, or a list of their seeds. With `out`, metrics and checkpoints are written to
     that folder, and an interrupted run in it is resumed.
+
+    On a CPU, `processes` learn seeds side by side, on one core each; by default as many as there are cores for, where
+    that takes less time.
 
     >>> result = fit(train, OPPOSD(), seeds=5)  # doctest: +SKIP
     >>> result.policies[0].probabilities(observations)  # doctest: +SKIP
@@ -94,13 +100,12 @@ def fit(
         raise ValueError(f"seeds: expected at least one, all different, got {seeds!r}")
     if checkpoint_every is not None and checkpoint_every < 1:
         raise ValueError(f"checkpoint_every: expected 1 or more, got {checkpoint_every}")
+    if processes is not None and processes < 1:
+        raise ValueError(f"processes: expected 1 or more, got {processes}")
     every = max(1, config.updates // CHECKPOINTS) if checkpoint_every is None else checkpoint_every
-    if out is None:
-        with few_in_memory():
-            return _Run(dataset, config, chosen, None).learn(every, progress)
-    folder = RunFolder.create(out)
-    with folder.locked(), few_in_memory():
-        return _Run(dataset, config, chosen, folder).learn(every, progress)
+    folder = None if out is None else RunFolder.create(out)
+    with nullcontext() if folder is None else folder.locked(), few_in_memory():
+        return _Run(dataset, config, chosen, folder, processes).learn(every, progress)
 
 
 def settled(config: Settings | str | None, dataset: Dataset, updates: int | None = None) -> Settings:
@@ -124,19 +129,31 @@ def keys_of(seeds: Sequence[int]) -> jax.Array:
 class _Run:
     """One run: its program, its results so far, and its folder."""
 
-    def __init__(self, dataset: Dataset, config: Settings, seeds: tuple[int, ...], folder: RunFolder | None):
+    program: Program
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        config: Settings,
+        seeds: tuple[int, ...],
+        folder: RunFolder | None,
+        processes: int | None,
+    ):
         self.dataset, self.config, self.seeds, self.folder = dataset, config, seeds, folder
         data, self.view = prepare(config, dataset)
-        self.program = program(config, data, keys_of(seeds))
+        self.alone = program(config, data, keys_of(seeds))
+        self.processes = processes_for(config, data, len(seeds), processes)
+        self.threads = threads() if self.processes == 1 else 1  # of a process
         self.checkpoints: dict[tuple[int, int], Any] = {}
         self.metrics: dict[str, np.ndarray] = {}
 
     def learn(self, every: int, progress: Callable[[Progress], None]) -> Result:
-        done, states = self._begin()
-        for stretch in stretches(self.program, states, done, self.config.updates, every):
-            self._check_finite(stretch)
-            self._keep(stretch)
-            progress(_progress(stretch, self.config.updates))
+        with spread(self.alone, self.seeds, self.processes) as self.program:
+            done, states = self._begin()
+            for stretch in stretches(self.program, states, done, self.config.updates, every):
+                self._check_finite(stretch)
+                self._keep(stretch)
+                progress(_progress(stretch, self.config.updates))
         last = tuple(self.checkpoints[seed, self.config.updates] for seed in self.seeds)
         return Result(last, self.checkpoints, self.metrics, self.config, self.seeds)
 
@@ -158,16 +175,16 @@ class _Run:
                     f"{self.folder.path}: it holds a run with a different {', '.join(changed)}; choose another folder"
                 )
             saved = self.folder.read_state()
-            if saved is not None and known.get("threads", threads()) != threads():
+            if saved is not None and known.get("threads", self.threads) != self.threads:
                 warnings.warn(
-                    f"{self.folder.path}: begun on {known['threads']} cores and resumed on {threads()}; sums are added "
-                    "in a different order, so the result is not exactly that of an uninterrupted run",
+                    f"{self.folder.path}: begun on {known['threads']} cores and resumed on {self.threads}; sums are "
+                    "added in a different order, so the result is not exactly that of an uninterrupted run",
                     stacklevel=2,
                 )
             if saved is not None:
                 self.folder.forget_states(saved.update)
                 return saved.update, self._resumed(saved.update, saved.leaves)
-        self.folder.write_manifest({**identity, **provenance(), **self._schema()})
+        self.folder.write_manifest({**identity, **provenance(), "threads": self.threads, **self._schema()})
         return 0, self.program.begin()
 
     def _resumed(self, done: int, leaves: list[np.ndarray]) -> Any:

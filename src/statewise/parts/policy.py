@@ -18,10 +18,14 @@ def log_policy(
     network: Network, state: Float[Array, "*batch features"], legal: Bool[Array, "*batch actions"] | None = None
 ) -> Float[Array, "*batch actions"]:
     """log π(·|s); −∞ for illegal actions."""
-    logits = network(seen_by(network, state))
+    if network.biases[-1].shape[0] > FEW:
+        logits = network(seen_by(network, state))
+        return jax.nn.log_softmax(logits if legal is None else jnp.where(legal, logits, -jnp.inf))
+    # over all rows at once, as below, and from the same logits
+    logits = network.outputs_first(seen_by(network, state))
     if legal is not None:
-        logits = jnp.where(legal, logits, -jnp.inf)
-    return jax.nn.log_softmax(logits)
+        logits = jnp.where(jnp.moveaxis(legal, -1, 0), logits, -jnp.inf)
+    return jnp.moveaxis(jax.nn.log_softmax(logits, axis=0), 0, -1)
 
 
 def action_ratio(network: Network, rows: Rows, clip: float | None = None) -> Float[Array, "*batch"]:
