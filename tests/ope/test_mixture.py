@@ -8,7 +8,7 @@ import pytest
 from statewise.domains import DOMAINS
 from statewise.ope.evaluate import prepare
 from statewise.ope.gate import compare
-from statewise.ope.mixture import Mixture, between, nodes_of
+from statewise.ope.mixture import Mixture, beginning_of, between, nodes_of
 from statewise.ope.prepared import Case
 from statewise.ope.solution import Policy, flows_of
 from statewise.ope.walk import Ends, OnRows
@@ -30,8 +30,10 @@ def ends(log):
 @pytest.mark.parametrize("step", [0.02, 0.3, 0.5, 0.85, 1.0])
 def test_flows_between_the_ends(log, ends, step):
     mixture = Mixture(ends.today, ends.goal, step)
-    nodes = nodes_of(mixture, log.horizon_equations, log.dataset)
-    assert nodes is not None
+    of = log.horizon_equations, log.dataset
+    beginning = beginning_of(mixture, *of)
+    assert beginning is not None
+    nodes = nodes_of(mixture, beginning, *of)
     case = Case(log, mixture.at(step))
     expected = flows_of(Policy(log.horizon_equations, case.ratio, case.probabilities))
     np.testing.assert_allclose(between(nodes, step), expected, atol=2e-6 * np.abs(expected).max())
@@ -47,6 +49,13 @@ def test_steps_are_judged_as_by_themselves(log, ends):
         assert found.answer == by_itself.answer
         numbers = [[one.difference, one.low, one.high, one.estimate.value] for one in (found, by_itself)]
         np.testing.assert_allclose(*numbers, atol=1e-3 * by_itself.standard_error)
+
+
+def test_ways_that_begin_together_share_no_more_than_that(log, ends):
+    fresh, other = replace(log), replace(ends, goal=ends.goal[:, ::-1])
+    for step in (ends.at(0.4), other.at(0.4)):
+        shared, alone = (Case(one, step.probabilities_there, step.mixture) for one in (fresh, replace(log)))
+        np.testing.assert_allclose(shared.horizon_solved.signed, alone.horizon_solved.signed)
 
 
 def test_a_geometric_step_is_no_mixture(ends):

@@ -53,6 +53,15 @@ class Fit:
 
 
 @dataclass(frozen=True, eq=False)
+class Actions:
+    """Sums over the rows of each action, which no policy and no reward changes; of every fold, over the others."""
+
+    gram: Float[np.ndarray, "rank rank"]  # Σ ω φφᵀ over all rows
+    inverses: Float[np.ndarray, "folds actions rank rank"]  # of Σ ω φφᵀ + a ridge
+    changes: Float[np.ndarray, "folds actions rank rank"]  # Σ ω (γcφ' − φ) φᵀ
+
+
+@dataclass(frozen=True, eq=False)
 class Critic:
     """Q̂(s,a) of the logged actions and V̂(s) = Σ_a π(a|s) Q̂(s,a) on every row, and how they came about."""
 
@@ -80,9 +89,10 @@ def cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
 def _cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
     log, equations = case.prepared, case.prepared.horizon_equations
     differences = [_temporal_differences(case, rewards, _others(held_out)) for held_out in range(FOLDS)]
+    targets, inverses = _targets(case, rewards, differences), of_actions(log).inverses
     fits = [
-        Fit(one, inverses, one.value[:, None] + _by_each(inverses, target))
-        for one, inverses, target in zip(differences, _inverses(log), _targets(case, rewards, differences), strict=True)
+        Fit(one, inverse, one.value[:, None] + _by_each(inverse, target))
+        for one, inverse, target in zip(differences, inverses, targets, strict=True)
     ]
     lifted, bounds = [equations.rows.lifted(fit.weights) for fit in fits], _bounds(case, rewards)
     actions, probabilities = log.dataset.actions, case.probabilities
@@ -103,7 +113,7 @@ def _targets(
     case: Case, rewards: Float[np.ndarray, " steps"], differences: Sequence[Differences]
 ) -> Float[np.ndarray, "folds rank actions"]:
     """Σ ω φ (r + γcV̂(s') − V̂(s)) over the rows of each action, with the V̂ of every fold and all rows but its own."""
-    paid, moved = _of_others(_earned(case, rewards)[:, :, 1:]), _changes(case.prepared)
+    paid, moved = _of_others(_earned(case, rewards)[:, :, 1:]), of_actions(case.prepared).changes
     return paid + np.stack([(one.value @ moves).T for moves, one in zip(moved, differences, strict=True)])
 
 
@@ -121,7 +131,7 @@ def moved_by(
     slopes = rows.sums(_slope(case, carried))
     back = [_by_each(fit.inverses, h) for fit, h in zip(critic.fits, slopes, strict=True)]
     solutions = []
-    for fit, z, h, moves in zip(critic.fits, back, slopes, _changes(log), strict=True):
+    for fit, z, h, moves in zip(critic.fits, back, slopes, of_actions(log).changes, strict=True):
         solved, matrix = fit.differences, fit.differences.matrix
         u = np.linalg.solve(solved.normal, (h + _by_each(moves, z)).sum(axis=1))
         solutions.append(np.stack([solved.earned - matrix @ solved.value, matrix @ u, u, solved.value], axis=1))
@@ -222,37 +232,22 @@ def _earned(case: Case, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarra
     return case.remembered(("earned", id(rewards)), lambda: (rewards, equations.rows.sums(weigh)))[1]
 
 
-def grams(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
-    """Σ ω φφᵀ over the rows of each action in each fold."""
-    return _by_action(log)[:, :, 0]
+def of_actions(log: Prepared) -> Actions:
+    """The sums of a log."""
+    return log.remembered("actions", lambda: _of_actions(log))
 
 
-def _changes(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
-    """Σ ω (γcφ' − φ) φᵀ over the rows of each action in all folds but each one."""
-    return log.remembered("changes", lambda: _of_others(_by_action(log)[:, :, 1]))
-
-
-def _by_action(log: Prepared) -> Float[np.ndarray, "folds actions 2 rank rank"]:
-    """Both: what no policy and no reward changes."""
+def _of_actions(log: Prepared) -> Actions:
     equations, data = log.horizon_equations, log.dataset
-    actions = data.actions
+    rank, actions = equations.rows.rank, data.actions
 
     def weigh(block: Block) -> Weights:
+        """For φφᵀ, and for (γcφ' − φ)φᵀ."""
         weight, taken = equations.weight[block.part], actions[equations.order[block.part]].astype(np.int64)
-        stays, moves = (
-            np.stack([weight, -weight], axis=1),
-            np.stack([0 * weight, weight * equations.onward(block)], axis=1),
-        )
-        return Weights(stays, moves, taken)
+        moves = np.stack([np.zeros(len(block)), weight * equations.onward(block)], axis=1)
+        return Weights(np.stack([weight, -weight], axis=1), moves, taken)
 
-    return log.remembered("by action", lambda: equations.rows.moments(weigh, data.action_count))
-
-
-def _inverses(log: Prepared) -> Float[np.ndarray, "folds actions rank rank"]:
-    """Those of Q̂'s regressions for every fold, over the others: what no policy and no reward changes."""
-
-    def compute() -> Float[np.ndarray, "folds actions rank rank"]:
-        each, rank = grams(log), log.horizon_equations.rows.rank
-        return np.linalg.inv(_of_others(each) + PRIOR * rank / len(log.dataset) * np.eye(rank))
-
-    return log.remembered("regressions", compute)
+    sums = equations.rows.moments(weigh, data.action_count)
+    grams = sums[:, :, 0]
+    inverses = np.linalg.inv(_of_others(grams) + PRIOR * rank / len(data) * np.eye(rank))
+    return Actions(grams.sum(axis=(0, 1)), inverses, _of_others(sums[:, :, 1]))

@@ -2,7 +2,8 @@
 
 Of a mixture, ρ and κ are linear in the step s, so that the sums of products in the ratio's equations (`flows_of`) are
 of second degree: known at three steps, they are known at all. A walk of a dozen steps then sums up products of its rows
-three times instead of a dozen, and these are two fifths of its time.
+three times instead of a dozen, and these are two fifths of its time. The first of the three is today itself, where the
+ways to all candidates begin.
 """
 
 from __future__ import annotations
@@ -33,13 +34,21 @@ class Mixture:
         return (1 - step) * self.today + step * self.goal
 
 
-def nodes_of(
+def beginning_of(
     mixture: Mixture, equations: Equations, dataset: Dataset
-) -> Float[np.ndarray, "nodes folds sets rank rank"] | None:
-    """The flows at `NODES`, which all steps share; None where they would be too large."""
-    policies = [_policy(equations, dataset, mixture.at(node)) for node in NODES]
-    size = len(equations.mean) * policies[0].sets * equations.rows.rank**2
-    return np.stack([flows_of(policy) for policy in policies]) if size <= MOST else None
+) -> Float[np.ndarray, "folds sets rank rank"] | None:
+    """The flows of today; None where those of three steps would be too large."""
+    today = _policy(equations, dataset, mixture.today)
+    size = len(equations.mean) * today.sets * equations.rows.rank**2
+    return flows_of(today) if size <= MOST else None
+
+
+def nodes_of(
+    mixture: Mixture, beginning: Float[np.ndarray, "folds sets rank rank"], equations: Equations, dataset: Dataset
+) -> Float[np.ndarray, "nodes folds sets rank rank"]:
+    """The flows at `NODES`, which all steps share."""
+    later = (_policy(equations, dataset, mixture.at(node)) for node in NODES[1:])
+    return np.stack([beginning, *map(flows_of, later)])
 
 
 def between(

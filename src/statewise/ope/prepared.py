@@ -29,7 +29,7 @@ from statewise.data.dataset import Dataset
 from statewise.data.device import propensities_of
 from statewise.ope.equations import Equations, make_equations
 from statewise.ope.features import make_features, time_knots
-from statewise.ope.mixture import Mixture, between, nodes_of
+from statewise.ope.mixture import Mixture, beginning_of, between, nodes_of
 from statewise.ope.order import in_folds
 from statewise.ope.solution import Solved, solve
 from statewise.parts.chain import Chain, Kind, chain_of, kind_of
@@ -268,11 +268,17 @@ class Case(Remembers):
     @cached_property
     def horizon_solved(self) -> Solved:
         """The ratio of visits within the log's horizon."""
-        log, mixture, flows = self.prepared, self.mixture, None
-        equations = log.horizon_equations
-        if mixture is not None:
-            # the ends are kept with it, so that no others can take their place in memory
-            compute = lambda: (mixture, nodes_of(mixture, equations, log.dataset))  # noqa: E731
-            nodes = log.remembered(("mixture", id(mixture.today), id(mixture.goal)), compute)[1]
-            flows = None if nodes is None else between(nodes, mixture.step)
-        return solve(equations, self.ratio, self.probabilities, flows)
+        flows = None if self.mixture is None else self._flows(self.mixture)
+        return solve(self.prepared.horizon_equations, self.ratio, self.probabilities, flows)
+
+    def _flows(self, mixture: Mixture) -> Float[np.ndarray, "folds sets rank rank"] | None:
+        """From those of a few steps, which are kept with the log; None where they would be too large."""
+        log, of = self.prepared, (self.prepared.horizon_equations, self.prepared.dataset)
+        # the ends are kept with them, so that no others can take their place in memory
+        beginning = lambda: (mixture.today, beginning_of(mixture, *of))  # noqa: E731
+        today = log.remembered(("today", id(mixture.today)), beginning)[1]
+        if today is None:
+            return None
+        compute = lambda: (mixture, nodes_of(mixture, today, *of))  # noqa: E731
+        nodes = log.remembered(("mixture", id(mixture.today), id(mixture.goal)), compute)[1]
+        return between(nodes, mixture.step)

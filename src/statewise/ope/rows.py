@@ -154,10 +154,13 @@ class Rows:
         assert total is not None
         if self.turn is None:
             return total[:, :, 0]
-        turned = np.zeros((FOLDS, groups, total.shape[3], products, self.rank))
-        for span in range(spans):
-            turned[..., self.at(span), :] += total[:, :, span] @ self.turn[self.at(span)]
-        return self.turn.T @ turned
+        out = np.empty((FOLDS, groups, total.shape[3], self.rank, self.rank))
+        for fold, part in enumerate(total):  # one after the other: with many groups each is large
+            turned = np.zeros((groups, total.shape[3], products, self.rank))
+            for span in range(spans):
+                turned[..., self.at(span), :] += part[:, span] @ self.turn[self.at(span)]
+            out[fold] = self.turn.T @ turned
+        return out
 
     def _products(self, block: Block, weights: Weights) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
         """What a block adds to `moments`: the group and the span, and the products of what has a part there."""

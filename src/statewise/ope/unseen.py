@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from statewise.base.column import by_parts
 from statewise.ope.equations import Equations
 from statewise.ope.estimators.state_ratio import carried_by_ratio
-from statewise.ope.linear_critic import grams
+from statewise.ope.linear_critic import of_actions
 from statewise.ope.order import Block
 from statewise.ope.prepared import Case, Prepared
 from statewise.ope.rows import Weights
@@ -85,7 +85,7 @@ def _gram(log: Prepared) -> Float[np.ndarray, "rank rank"]:
     equations = log.horizon_equations
     weight = equations.weight
     if weight.min() == weight.max():
-        return grams(log).sum(axis=(0, 1)) / float(weight[0])
+        return of_actions(log).gram / float(weight[0])
     return equations.rows.moments(lambda block: Weights(np.ones((len(block), 1)))).sum(axis=(0, 1, 2))
 
 
