@@ -26,6 +26,7 @@ class Decided(Protocol):
     def goal_policy(self) -> Any: ...
 
 
+@runtime_checkable
 class World(Protocol):
     """What rounds need of a `Source`."""
 
