@@ -124,7 +124,7 @@ VISITED = Measure(
 )
 # Either may come of too few features. Both together are another matter: in later rounds on hiv, where today's policy is
 # good already, less chance in its decisions leads into a trap that no log shows. Of 31 such steps, in 17 walks, nine
-# gained less than their lower ends, in four walks, and one of the 67 others did. On CartPole the two do not come together.
+# gained less than their lower ends, in four walks, and one of the 67 others did. On CartPole they do not come together.
 REACH = Measure(
     title="Within reach of the log",
     meaning="Whether the state ratio is negative somewhere and misses its equations as well. One of the two may be "
