@@ -151,6 +151,16 @@ def test_where_none_can_be_started_seeds_are_learned_in_turn(log, monkeypatch):
     assert_same(result, fit(log, **RUN | {"processes": 1}))
 
 
+def test_settings_that_cannot_be_sent_are_learned_in_turn(log):
+    class Own(type(CONFIG.actor)):  # other processes do not find it
+        pass
+
+    config = replace(CONFIG, actor=Own(**vars(CONFIG.actor)))
+    with pytest.warns(UserWarning, match="seeds are learned in turn, since other processes cannot be started"):
+        result = fit(log, **RUN | {"config": config})
+    assert_same(result, fit(log, **RUN | {"processes": 1}))
+
+
 SCRIPT = """
 import sys
 from statewise.learning import side_by_side

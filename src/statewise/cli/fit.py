@@ -36,6 +36,11 @@ from statewise.learning.trackers.parquet import ParquetTracker
 @click.option("--algorithm", type=RegisteredName(ALGORITHMS, "algorithm"), default="opposd", show_default=True)
 @click.option("--preset", "preset_name", type=RegisteredName(PRESETS, "preset"), default="default", show_default=True)
 @click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="Independent runs.")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    help="Learn that many seeds side by side on a CPU, each on one core; 1: in turn [default: as many as pay].",
+)
 @click.option("--updates", type=click.IntRange(min=1), help="Updates of the policy [default: the preset's].")
 @click.option(
     "--discount",
@@ -66,6 +71,7 @@ def command(
     algorithm: str,
     preset_name: str,
     seeds: int,
+    processes: int | None,
     updates: int | None,
     discount: float | None,
     smoothing: float | None,
@@ -115,6 +121,7 @@ def command(
             checkpoint_every=checkpoint_every,
             out=out,
             progress=progress,
+            processes=processes,
         )
         if not reached:  # all was learned before, perhaps without time to track the end
             for tracker in trackers:

@@ -49,6 +49,8 @@ PAYS = 400
 EACH = 600_000_000  # bytes of a process without its log
 COPIES = 3  # of the prepared log in each process: as it arrives, as it is unpacked, and as XLA keeps it
 SHARE = 0.25  # of the machine's memory that all of them may take
+# settings that hold what was defined in the user's own script, where other processes do not find it
+NOT_SENT = (pickle.PicklingError, AttributeError, TypeError, ImportError)
 
 
 class WorkerEnded(ChildProcessError):
@@ -144,7 +146,7 @@ class SideBySide:
         if not self.workers and not self.failed:
             try:
                 self._start()
-            except (OSError, WorkerEnded) as error:
+            except (OSError, WorkerEnded, *NOT_SENT) as error:
                 self.close()
                 self.failed = True
                 warnings.warn(
