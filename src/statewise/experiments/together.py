@@ -138,15 +138,16 @@ def learn_all(asked: Sequence[Asked], notify: Notify = lambda message: None) -> 
     groups = [[(place, asked[place].seed, *prepared.pop(place)) for place in places] for places in alike.values()]
     # an accelerator's programs take longer to compile than to run, and compile side by side
     with ThreadPoolExecutor(max(len(groups), 1) if accelerated() else 1) as threads:
-        each = [threads.submit(_side_by_side, config, group) for (config, _), group in zip(alike, groups, strict=True)]
+        each = [threads.submit(_as_one, config, group) for (config, _), group in zip(alike, groups, strict=True)]
         for (config, _), finished in zip(alike, each, strict=True):
-            found |= finished.result()
-            logs, one = len(finished.result()), next(iter(finished.result().values()))
-            notify(f"{type(config).__name__} learned from {logs} logs together, in {logs * one.seconds:.0f} s")
+            by_place = finished.result()
+            seconds = sum(one.seconds for one in by_place.values())
+            notify(f"{type(config).__name__} learned from {len(by_place)} logs together, in {seconds:.0f} s")
+            found |= by_place
     return [found[place] for place in range(len(asked))]
 
 
-def _side_by_side(config: Settings, group: Sequence[tuple[int, int, Any, Any]]) -> dict[int, Learned]:
+def _as_one(config: Settings, group: Sequence[tuple[int, int, Any, Any]]) -> dict[int, Learned]:
     """What is learned from prepared logs that can be stacked, each with its place, its seed and its policy's view."""
     began = time.perf_counter()
     places, seeds, data, views = zip(*group, strict=True)

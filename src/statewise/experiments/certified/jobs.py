@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -30,13 +30,12 @@ from statewise.experiments import manifest, provenance, records
 from statewise.experiments.certified.answer import answer
 from statewise.experiments.processes import side_by_side
 from statewise.experiments.study import Cell, Study
-from statewise.experiments.together import accelerated, apart, together
+from statewise.experiments.together import Notify, accelerated, apart, together
 from statewise.learning.runs import RunError
 from statewise.policies.files import load_policy
 
 TRUTH = 10_000  # added to a log's seed: by which episodes the truth is known
 
-Notify = Callable[[str], None]
 Row = dict[str, Any]
 
 

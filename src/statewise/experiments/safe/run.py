@@ -29,7 +29,7 @@ from statewise.experiments.runner import identity
 from statewise.experiments.safe import METHODS
 from statewise.experiments.safe.finite_log import FiniteLog
 from statewise.experiments.study import Cell, Method, Study
-from statewise.experiments.together import Asked, accelerated, learned, together
+from statewise.experiments.together import Asked, Notify, accelerated, learned, together
 from statewise.learning.runs import RunError
 
 # Logs of a block. Those of a learner are stacked, and share a compiled program; a certificate takes long by itself
@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def run(study: Study, out: Path, notify: Callable[[str], None], processes: int = 1) -> None:
+def run(study: Study, out: Path, notify: Notify, processes: int = 1) -> None:
     """Runs the blocks that are not done yet."""
     manifest.begin(out, study)
     left = [block for block in blocks(study) if not _done(study, block, out)]
