@@ -99,7 +99,10 @@ def test_caution_is_taken_off_by_standard_errors(problem, monkeypatch):
         model.transitions, model.rewards - 0.5 * sigma / np.sqrt(np.maximum(trials, 1)), model.initial
     ).action_values(softmax(logits), DISCOUNT)
     tried = trials[order] > 0
-    np.testing.assert_allclose(np.asarray(second.actions)[tried], careful[order][tried], rtol=1e-3)
+    worth = np.asarray(second.actions)
+    np.testing.assert_allclose(worth[tried], careful[order][tried], rtol=1e-3)
+    place = list(order).index(2)  # what was never tried there is worth less than the worst, as after a single trial
+    assert worth[place, 2] == pytest.approx(worth[place, :2].min() - 0.5 * sigma, rel=1e-3)
 
 
 def test_scaled_states_are_found_again():
@@ -124,6 +127,17 @@ def test_policies_of_few_states_come_close_to_the_best(problem, settings):
     best = mdp.value(_optimal(mdp), DISCOUNT)
     today, new = mdp.value(behaviour, DISCOUNT), mdp.value(policy.probabilities(np.eye(STATES)), DISCOUNT)
     assert new - today > 0.85 * (best - today)
+
+
+def test_where_one_action_was_tried_the_policy_takes_it():
+    """All others are worth the same there: without a doubt about them, entropy would make the policy uniform."""
+    mdp = TabularMDP.random(STATES, ACTIONS, seed=3, termination=0.1)
+    behaviour = np.full((STATES, ACTIONS), 1 / ACTIONS)
+    behaviour[4] = [0.0, 1.0, 0.0]
+    data = collect_tabular(mdp, behaviour, 300, 30, seed=0)
+    config = OPPOSD(discount=DISCOUNT, actor=Actor(batch=500, clone_steps=100, clone_batch=200), updates=200)
+    chances = fit(data, config).policies[0].probabilities(np.eye(STATES)[4:5])
+    assert chances[0, 1] > 0.9
 
 
 def _optimal(mdp):

@@ -60,8 +60,7 @@ def pairs():
     rng = np.random.default_rng(0)
     size, features = 12, 3
     return Pairs(
-        state=jnp.asarray(rng.normal(size=(2, size, features)), jnp.float32),
-        following=jnp.asarray(rng.normal(size=(2, size, features)), jnp.float32),
+        points=jnp.asarray(rng.normal(size=(2, 2, size, features)), jnp.float32),
         ratio=jnp.asarray(rng.gamma(1.0, size=(2, size)), jnp.float32),
         begins=jnp.asarray(rng.random((2, size)) < 0.3, jnp.float32),
         weight=jnp.asarray(rng.random((2, size)) < 0.8, jnp.float32),
@@ -74,7 +73,7 @@ def pairs():
 def test_loss_is_the_double_loop_over_pairs(pairs, discounted):
     network = initial_network(jax.random.key(3), (3, 8, 1))
     leaves = (np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(pairs))
-    state, following, ratio, begins, weight, kernel, level = leaves
+    (state, following), ratio, begins, weight, kernel, level = leaves
     (w1, w2), (b1, b2) = ([np.asarray(x, np.float64) for x in side] for side in (network.weights, network.biases))
 
     def w(x):
@@ -115,8 +114,8 @@ def population(mdp, behaviour, policy, discounted):
         return jnp.asarray(np.stack([values, values]), jnp.float32)
 
     eye, weight = np.eye(STATES), twice(chance * len(chance))
-    rows = map(twice, (eye[state], eye[following], ratio, begins))
-    return Pairs(*rows, weight, jnp.asarray(kernel, jnp.float32), jnp.ones(()))
+    points = jnp.stack([twice(eye[state]), twice(eye[following])])
+    return Pairs(points, twice(ratio), twice(begins), weight, jnp.asarray(kernel, jnp.float32), jnp.ones(()))
 
 
 @pytest.mark.parametrize(("seed", "termination"), [(0, 0.0), (1, 0.0), (2, 0.2)])

@@ -6,8 +6,9 @@ often, it is counted: with n(s,a) decisions, mean rewards r̂ and frequencies P�
     Q̂ = r̂ − c σ̂/√n + γ P̂ V̂,     V̂(s) = Σ_a π(a|s) Q̂(s,a),
 
 solved exactly for the policy π. σ̂ is the deviation of r + γV̂(s') from its mean in (s,a), over all rows: what was tried
-less must look better by more. An action that was never tried in a state is worth what the worst one there is.
-Either way the actor follows Σ_a ∇π(a|s) Q̂(s,a) in the logged states, without the noise of ρ.
+less must look better by more. An action that was never tried in a state is worth what the worst one there is, less
+c σ̂, as if it had been tried once: where one action alone was tried, the policy keeps to it. Either way the actor
+follows Σ_a ∇π(a|s) Q̂(s,a) in the logged states, without the noise of ρ.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def evaluate(known: KnownStates, before: object, policy: Network | None, discoun
     variance = known.noise + jnp.maximum(discount**2 * known.onward @ values**2 - following**2, 0.0)
     spread = jnp.sqrt(jnp.sum(trials * variance) / jnp.sum(trials))
     worth = paid + following
-    worst = jnp.min(jnp.where(tried, worth, jnp.inf), axis=1, keepdims=True)
+    worst = jnp.min(jnp.where(tried, worth, jnp.inf), axis=1, keepdims=True) - CAUTION * deviation
     return Values(jnp.where(tried, worth, jnp.where(jnp.isfinite(worst), worst, 0.0)), values, spread)
 
 

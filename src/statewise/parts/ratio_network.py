@@ -58,13 +58,20 @@ class Drawn(eqx.Module):
 class Pairs(eqx.Module):
     """Batches A and B of one step: what w is evaluated on, and the kernel between them."""
 
-    state: Float[Array, "*lead pair batch features"]
-    following: Float[Array, "*lead pair batch features"]
+    points: Float[Array, "*lead two pair batch features"]  # states, and those that follow: one pass through the network
     ratio: Float[Array, "*lead pair batch"]
     begins: Float[Array, "*lead pair batch"]  # 1: t = −1, and `following` is an initial state
     weight: Float[Array, "*lead pair batch"]  # 0: there is no next state
     kernel: Float[Array, "*lead batch batch"]
     level: Float[Array, "*lead"]  # its mean, by which the loss is divided
+
+    @property
+    def state(self) -> Float[Array, "*lead pair batch features"]:
+        return self.points[..., 0, :, :, :]
+
+    @property
+    def following(self) -> Float[Array, "*lead pair batch features"]:
+        return self.points[..., 1, :, :, :]
 
 
 def optimiser(settings: RatioNetwork) -> optax.GradientTransformation:
@@ -137,26 +144,21 @@ def pairs_of(
         of_points = jax.vmap(of_points, in_axes=(0, 0, None))
     kernel = of_points(following[..., 0, :, :], following[..., 1, :, :], bandwidth)
     level = jnp.mean(kernel, axis=(-2, -1))
-    return Pairs(rows.state, following, action_ratio(rows), begins, weight, kernel, level)
+    points = jnp.stack([rows.state, following], axis=-4)
+    return Pairs(points, action_ratio(rows), begins, weight, kernel, level)
 
 
 def average_loss(network: Network, pairs: Pairs) -> Float[Array, ""]:
-    here, there = _both(network, pairs)
-    scale = jnp.mean(here * pairs.weight, axis=-1, keepdims=True)
-    delta = pairs.weight * (here * pairs.ratio - there) / scale
-    return _quadratic(delta, pairs)
+    here, there = state_ratio(network, pairs.points)
+    delta = pairs.weight * (here * pairs.ratio - there)
+    # δ is divided by mean w of its own batch; the loss by both means, so that δ need not wait for them
+    return _quadratic(delta, pairs) / jnp.prod(jnp.mean(here * pairs.weight, axis=-1))
 
 
 def discounted_loss(network: Network, pairs: Pairs) -> Float[Array, ""]:
-    here, there = _both(network, pairs)
+    here, there = state_ratio(network, pairs.points)
     delta = pairs.weight * jnp.where(pairs.begins > 0, 1.0 - there, here * pairs.ratio - there)
     return _quadratic(delta, pairs)
-
-
-def _both(network: Network, pairs: Pairs) -> tuple[Float[Array, "pair batch"], Float[Array, "pair batch"]]:
-    """w at the states and at those that follow, in one pass through the network."""
-    stacked = state_ratio(network, jnp.stack([pairs.state, pairs.following]))
-    return stacked[0], stacked[1]
 
 
 def _quadratic(delta: Float[Array, "pair batch"], pairs: Pairs) -> Float[Array, ""]:
