@@ -1,6 +1,6 @@
 """Ways to run an update's loops on an accelerator, side by side: steps compiled at once, and XLA's command buffers.
 
-    PYTHONPATH=src python benchmarks/device_ways.py [--seeds 10] [--repeats 5] [--ways NAME;…]
+    PYTHONPATH=src python benchmarks/device_ways.py [--seeds 10] [--repeats 5] [--ways NAME;…] [--problems PART]
 
 Needs only JAX, equinox, optax, jaxtyping and NumPy. Every way has a process of its own, since XLA reads its flags once.
 A few compile at the same time; then they are timed one after the other, and nothing else runs. The logs are those of
@@ -45,7 +45,7 @@ WAYS: dict[str, tuple[int, str]] = {
 }
 
 
-def work(at_once: int, seeds: int, repeats: int, parts: bool) -> None:
+def work(at_once: int, seeds: int, repeats: int, parts: bool, only: str) -> None:
     """Compiles all problems, says so, waits for a line, and prints the times."""
     import jax
     from device import problems
@@ -54,9 +54,8 @@ def work(at_once: int, seeds: int, repeats: int, parts: bool) -> None:
 
     loops.AT_ONCE[jax.default_backend()] = at_once
     began = time.perf_counter()
-    runs = {
-        name: run for one, (config, log) in problems().items() for name, run in runs_of(one, config, log, seeds, parts)
-    }
+    some = {name: problem for name, problem in problems().items() if only in name}
+    runs = {name: run for one, (config, log) in some.items() for name, run in runs_of(one, config, log, seeds, parts)}
     for run in runs.values():
         jax.block_until_ready(run())
     print(json.dumps({"ready": time.perf_counter() - began}), flush=True)
@@ -117,7 +116,7 @@ def runs_of(name: str, config: Any, dataset: Any, seeds: int, parts: bool) -> It
         yield f"{name}: {label}", lambda part=part, compiled=compiled: compiled(part, data, states)
 
 
-def started(name: str, seeds: int, repeats: int) -> subprocess.Popen:
+def started(name: str, seeds: int, repeats: int, only: str) -> subprocess.Popen:
     at_once, flags = WAYS[name]
     environment = os.environ | {
         "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip(),
@@ -125,7 +124,7 @@ def started(name: str, seeds: int, repeats: int) -> subprocess.Popen:
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     command = [sys.executable, __file__, "--worker", str(at_once), "--seeds", str(seeds), "--repeats", str(repeats)]
-    command += ["--parts"] if name == PARTS else []
+    command += ["--problems", only, *(["--parts"] if name == PARTS else [])]
     return subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -137,9 +136,9 @@ def last_words(process: subprocess.Popen) -> str:
     return lines[-1][:100] if lines else f"exit code {process.returncode}"
 
 
-def compare(ways: list[str], seeds: int, repeats: int) -> None:
+def compare(ways: list[str], seeds: int, repeats: int, only: str) -> None:
     for first in range(0, len(ways), SIDE_BY_SIDE):
-        processes = {name: started(name, seeds, repeats) for name in ways[first : first + SIDE_BY_SIDE]}
+        processes = {name: started(name, seeds, repeats, only) for name in ways[first : first + SIDE_BY_SIDE]}
         ready = {name: said(process) for name, process in processes.items()}
         for name, process in processes.items():
             print(f"{name:22s} {timed(process, ready[name])}", flush=True)
@@ -170,13 +169,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--ways", default=";".join(WAYS))
+    parser.add_argument("--problems", default="", help="only those with this in their names")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--parts", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        work(options.worker, options.seeds, options.repeats, options.parts)
+        work(options.worker, options.seeds, options.repeats, options.parts, options.problems)
     else:
-        compare(options.ways.split(";"), options.seeds, options.repeats)
+        compare(options.ways.split(";"), options.seeds, options.repeats, options.problems)
 
 
 if __name__ == "__main__":

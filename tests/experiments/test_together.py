@@ -10,7 +10,7 @@ import pytest
 from chain import chain
 from statewise.algorithms.behaviour_cloning import BehaviourCloning
 from statewise.experiments import together as module
-from statewise.experiments.together import Asked, apart, learned, together
+from statewise.experiments.together import Asked, apart, each_apart, learned, together
 from statewise.learning.fit import fit
 
 SOURCE = chain()
@@ -80,7 +80,8 @@ def test_one_job_works_at_a_time_and_what_is_apart_is_done_by_another_process():
     assert len(set(processes)) == 1
     assert processes[0] != os.getpid()
     assert apart(os.getpid) == os.getpid()
-    assert apart(int, "11", base=2) == 3
+    assert apart(int, "11", 2) == 3
+    assert each_apart(int, [("11", 2), ("12", 3)]) == [3, 5]
 
 
 def test_what_fails_reaches_every_job_that_waits_for_it(monkeypatch):

@@ -62,8 +62,8 @@ def turns(
     """
     source = source.problem(seed) if isinstance(source, Family) else source
 
-    def worth(policy: Any) -> float:
-        return float(source.play([policy], played, TRUTH + seed).discounted.mean())
+    def worth(*policies: Any) -> list[float]:
+        return source.play(policies, played, TRUTH + seed).discounted.mean(axis=1).tolist()
 
     logs: list[Dataset] = []
     today = value = None
@@ -74,11 +74,13 @@ def turns(
         if number <= len(done):
             deployed = done[number - 1]
         else:
-            value = worth(today) if value is None else value
             decided = decide(number, tuple(logs), today)
-            deployed, before = decided.policy, value
-            value = before if deployed is None else worth(deployed)
-            yield Turn(number, logs[-1], decided, before, value, worth(decided.goal_policy))
+            deployed = decided.policy
+            # today's worth is known from the round before, but for the first
+            goal, *others = worth(decided.goal_policy, *[deployed][: deployed is not None], *[today][: value is None])
+            before = others.pop() if value is None else value
+            value = before if deployed is None else others.pop()
+            yield Turn(number, logs[-1], decided, before, value, goal)
         unchanged = deployed is None
         today = today if unchanged else deployed
 

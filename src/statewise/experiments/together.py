@@ -41,10 +41,15 @@ def learned(asked: Sequence[Asked]) -> list[Learned]:
     return learn_all(asked) if meeting is None else meeting.learned(asked)
 
 
-def apart(compute: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
+def apart(compute: Callable[..., Result], *arguments: Any) -> Result:
     """`compute(…)`, in another process where jobs learn together."""
+    return each_apart(compute, [arguments])[0]
+
+
+def each_apart(compute: Callable[..., Result], arguments: Sequence[Sequence[Any]]) -> list[Result]:
+    """`compute(…)` of each of the arguments; where jobs learn together, in several other processes at the same time."""
     meeting = _current.get()
-    return compute(*arguments, **named) if meeting is None else meeting.apart(compute, *arguments, **named)
+    return [compute(*one) for one in arguments] if meeting is None else meeting.each_apart(compute, arguments)
 
 
 def together(
@@ -99,15 +104,15 @@ class Meeting:
         found: Future[list[Learned]] = Future()
         self.waiting.append((asked, found))
         self._learn_if_all_wait()
-        return self._awaited(found)
+        return self._awaited(found)[0]
 
-    def apart(self, compute: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
-        return self._awaited(self.pool.submit(compute, *arguments, **named))
+    def each_apart(self, compute: Callable[..., Result], arguments: Sequence[Sequence[Any]]) -> list[Result]:
+        return self._awaited(*[self.pool.submit(compute, *one) for one in arguments])
 
-    def _awaited(self, found: Future[Result]) -> Result:
+    def _awaited(self, *found: Future[Result]) -> list[Result]:
         self.turn.release()
         try:
-            return found.result()
+            return [one.result() for one in found]
         finally:
             self.turn.acquire()
 

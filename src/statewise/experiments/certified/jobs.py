@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from statewise.base.files import make_folder, write_text
 from statewise.base.jsonfile import read_json
 from statewise.base.lock import locked
@@ -30,7 +32,7 @@ from statewise.experiments import manifest, provenance, records
 from statewise.experiments.certified.answer import answer
 from statewise.experiments.processes import side_by_side
 from statewise.experiments.study import Cell, Study
-from statewise.experiments.together import Notify, accelerated, apart, together
+from statewise.experiments.together import Notify, accelerated, apart, each_apart, together
 from statewise.learning.runs import RunError
 from statewise.policies.files import load_policy
 
@@ -137,7 +139,7 @@ def _certified(study: Study, out: Path, job: Job) -> dict[str, Any]:
     log = apart(_logged, job)
     found = answer((log,), _settings(study, cell), discount=source.discount, kept=job.learned_path(out))
     certificate = found.certificate
-    today, value, goal = apart(_worth, job, (None, certificate.policy, certificate.goal_policy), study.score_episodes)
+    today, value, goal = _worth(job, (None, certificate.policy, certificate.goal_policy), study.score_episodes)
     row = {
         "cell": cell.name,
         "seed": seed,
@@ -167,12 +169,13 @@ def _logged(job: Job) -> Dataset:
 
 def _worth(job: Job, policies: Sequence[Any], episodes: int) -> list[float]:
     """What each policy earns, all with the same random numbers; None: the world's own behaviour."""
-    source, different = _source(job), {id(policy): policy for policy in policies}  # today's may be the one deployed
-    earned = {
-        place: float(source.play([policy], episodes, TRUTH + job.seed).discounted.mean())
-        for place, policy in different.items()
-    }
-    return [earned[id(policy)] for policy in policies]
+    different = {id(policy): policy for policy in policies}  # today's may be the one deployed
+    earned = each_apart(_worth_of, [(job, policy, episodes) for policy in different.values()])
+    return [dict(zip(different, earned, strict=True))[id(policy)] for policy in policies]
+
+
+def _worth_of(job: Job, policy: Any, episodes: int) -> float:
+    return float(_source(job).play([policy], episodes, TRUTH + job.seed).discounted.mean())
 
 
 def _rounds(study: Study, out: Path, job: Job) -> dict[str, Any]:
@@ -217,15 +220,16 @@ class Elsewhere(NamedTuple):
         return apart(_collected, self.domain, episodes, seed, act)
 
     def play(self, policies: Sequence[Any], episodes: int, seed: int) -> Earned:
-        return apart(_played, self.domain, policies, episodes, seed)
+        earned = each_apart(_played, [(self.domain, policy, episodes, seed) for policy in policies])
+        return Earned(*map(np.concatenate, zip(*earned, strict=True)))
 
 
 def _collected(domain: str, episodes: int, seed: int, act: Any) -> Dataset:
     return DOMAINS[domain].collect(episodes, seed, act=act)
 
 
-def _played(domain: str, policies: Sequence[Any], episodes: int, seed: int) -> Earned:
-    return DOMAINS[domain].play(policies, episodes, seed)
+def _played(domain: str, policy: Any, episodes: int, seed: int) -> Earned:
+    return DOMAINS[domain].play([policy], episodes, seed)
 
 
 def _row(turn: Turn) -> Row:
