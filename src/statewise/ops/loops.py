@@ -9,7 +9,7 @@ import jax
 
 T = TypeVar("T")
 
-AT_ONCE = {"cpu": 1, "gpu": 10}  # steps that are compiled as one piece
+AT_ONCE = {"cpu": 1, "gpu": 1}  # steps that are compiled as one piece
 
 
 def in_turn(step: Callable[[T, Any], tuple[T, Any]], state: T, each: Any) -> tuple[T, Any]:
