@@ -12,7 +12,7 @@ from statewise.domains.tabular import TabularMDP
 from statewise.ope import linear_critic
 from statewise.ope import prepared as prepared_module
 from statewise.ope.evaluate import evaluate_all, prepare
-from statewise.ope.linear_critic import PRIOR, cross_fitted, moved_by, state_values
+from statewise.ope.linear_critic import PRIOR, cross_fitted, judged, moved_by, state_values
 from statewise.ope.prepared import Case
 from statewise.parts.ratio_closed_form import ClosedForm
 
@@ -88,7 +88,7 @@ def test_what_the_critic_finds_missing_against_a_plain_loop(monkeypatch, logs, b
 
     def missing(rewards):
         """Beyond its own noise."""
-        values, _ = state_values(case, rewards)
+        values = state_values(case, rewards)
         left, begun = np.zeros(EPISODES), 0.0
         for e in range(data.episodes):
             for t, i in enumerate(range(data.starts[e], data.starts[e + 1])):
@@ -138,9 +138,9 @@ def test_no_episode_is_judged_by_a_critic_that_has_seen_it(logs):
     mixed = np.random.default_rng(0).permutation(np.flatnonzero(inside))
     other = data.rewards.copy()
     other[inside] = data.rewards[mixed]  # of the same range, which bounds what a critic may say
-    before, after = cross_fitted(case, data.rewards), cross_fitted(case, other)
-    for name in ("chosen", "values"):
-        same = getattr(before, name) == getattr(after, name)
+    before, after = (judged(case, rewards, cross_fitted(case, rewards).fits) for rewards in (data.rewards, other))
+    for one, another in zip(before, after, strict=True):
+        same = one == another
         assert same[inside].all()
         assert not same[~inside].any()
 
@@ -169,7 +169,7 @@ def fitted(case, rewards, count, held_out):
     log, data = case.prepared, case.prepared.dataset
     equations = log.horizon_equations
     phi = equations.in_log_order(written_out(equations))
-    omega = equations.in_log_order(equations.weight) * count[data.episode_of_step]
+    omega = equations.weights / equations.total * count[data.episode_of_step]
     rank, rows = (
         phi.shape[1],
         [i for i in range(len(data)) if equations.fold_of_episode[data.episode_of_step[i]] != held_out],
@@ -195,6 +195,7 @@ def test_each_folds_critic_is_the_least_squares_fit_to_the_others(discount):
     case = small_case(discount)
     data, rewards = case.prepared.dataset, case.prepared.dataset.rewards
     critic, fold = cross_fitted(case, rewards), case.prepared.horizon_equations.fold_of_episode
+    found, values_found = judged(case, rewards, critic.fits)
     steps = sum(discount**t for t in range(5))
     low, high = steps * rewards.min(), steps * rewards.max()
     for held_out in range(3):
@@ -205,9 +206,9 @@ def test_each_folds_critic_is_the_least_squares_fit_to_the_others(discount):
         np.testing.assert_allclose(critic.fits[held_out].weights, theta, atol=1e-4 * np.abs(theta).max())
         np.testing.assert_allclose(critic.fits[held_out].differences.value, q, atol=1e-4 * np.abs(q).max())
         chosen = everything[np.arange(len(rows)), data.actions[rows]]
-        np.testing.assert_allclose(critic.chosen[rows], chosen, atol=1e-4 * scale)
+        np.testing.assert_allclose(found[rows], chosen, atol=1e-4 * scale)
         values = (everything * case.probabilities[rows]).sum(axis=1)
-        np.testing.assert_allclose(critic.values[rows], values, atol=1e-4 * scale)
+        np.testing.assert_allclose(values_found[rows], values, atol=1e-4 * scale)
 
 
 @pytest.mark.parametrize(("discount", "slow"), [(1.0, linear_critic.SLOW), (0.9, linear_critic.SLOW), (0.9, 0.03)])
@@ -256,12 +257,13 @@ def test_doubly_robust_estimates_count_what_episodes_do_to_the_critics():
     case = small_case(0.9)
     log, data, rewards = case.prepared, case.prepared.dataset, case.prepared.dataset.rewards
     critic = cross_fitted(case, rewards)
-    left = rewards + log.onward * np.append(critic.values[1:], 0.0) - critic.chosen
+    chosen, values = judged(case, rewards, critic.fits)
+    left = rewards + log.onward * np.append(values[1:], 0.0) - chosen
     cumulative, weights = np.ones(len(data)), np.zeros(len(data))
     for a, b in pairwise(data.starts):
         cumulative[a:b] = np.cumprod(case.ratio[a:b])
         weights[a:b] = 0.9 ** np.arange(b - a) * cumulative[a:b] / data.episodes
-    plain = [critic.values[a] + data.episodes * weights[a:b] @ left[a:b] for a, b in pairwise(data.starts)]
+    plain = [values[a] + data.episodes * weights[a:b] @ left[a:b] for a, b in pairwise(data.starts)]
     expected = np.array(plain) + moved_by(case, rewards, critic, weights)
     found = evaluate_all(lambda o: case.probabilities, log, ("doubly-robust",), draws=2)["doubly-robust"]
     np.testing.assert_allclose(found.influence, expected - expected.mean(), atol=1e-9 * np.abs(expected).max())

@@ -80,7 +80,7 @@ def test_features_are_white_on_the_log_and_span_the_constant(steps, discount):
     equations, clock = log.horizon_equations, time_knots(data, discount)
     assert (clock is None) == (discount == 0.5)  # next to nothing lies beyond
     assert clock is None or (clock.tolist() == list(range(6)) if steps == 6 else clock[-1] == 39)
-    here, weight = written_out(equations), equations.weight
+    here, weight = written_out(equations), equations.weights[equations.order] / equations.total
     assert weight.sum() == pytest.approx(1)
     exact = 1e-3 if clock is not None else 0.05  # without a clock from a sample of rows
     np.testing.assert_allclose(here.T @ (weight[:, None] * here), np.eye(here.shape[1]), atol=exact)

@@ -11,7 +11,7 @@ from statewise.ope.estimators.doubly_robust import weighted_doubly_robust
 from statewise.ope.estimators.magic import DRAWS, LEVEL, blend, corrected_steps, magic, outside
 from statewise.ope.evaluate import prepare
 from statewise.ope.intervals import bootstrap
-from statewise.ope.linear_critic import cross_fitted
+from statewise.ope.linear_critic import cross_fitted, judged
 from statewise.ope.prepared import Case
 
 DISCOUNT = 0.9
@@ -59,7 +59,8 @@ def test_against_the_papers_formulas(case):
     critic = cross_fitted(case, data.rewards)
     blended = [-1, 0, 1, 3, 6]
     assert [int(count) - 1 for count in corrected_steps(7)] == blended
-    each = np.stack([partial_importance_sampling(case, critic.chosen, critic.values, j) for j in blended])
+    of_rows = judged(case, data.rewards, critic.fits)
+    each = np.stack([partial_importance_sampling(case, *of_rows, j) for j in blended])
     values = each.sum(axis=1)
     whole = weighted_doubly_robust(case, data.rewards)
     # the last one is the weighted doubly robust estimate, but for what its own influence adds, which has mean 0

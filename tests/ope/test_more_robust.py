@@ -19,7 +19,7 @@ from statewise.ope.estimators.more_robust import (
 )
 from statewise.ope.estimators.per_decision import carried_by_decisions, per_decision
 from statewise.ope.evaluate import prepare
-from statewise.ope.linear_critic import cross_fitted, moved_by
+from statewise.ope.linear_critic import cross_fitted, judged, moved_by
 from statewise.ope.prepared import Case
 
 DISCOUNT = 0.9
@@ -155,8 +155,9 @@ def by_hand(case, objective, ridge):
         q = objective.policy * (objective.features @ theta.reshape(-1, 3)) - objective.returns
         turned = objective.spread * q - objective.joint * q.sum(axis=1, keepdims=True)
         held_out_loss += np.sum((objective.weight[:, None] * q * turned)[fold == f])
-    values = usual.values + (change * case.probabilities).sum(axis=1)
-    errors = log.targets(data.rewards, values) - usual.chosen - change[np.arange(len(data)), data.actions]
+    chosen, values = judged(case, data.rewards, usual.fits)
+    values = values + (change * case.probabilities).sum(axis=1)
+    errors = log.targets(data.rewards, values) - chosen - change[np.arange(len(data)), data.actions]
     value = values[data.starts[:-1]].mean() + carried_by_decisions(case) @ errors
     return value, values, errors, held_out_loss
 

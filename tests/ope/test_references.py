@@ -13,7 +13,7 @@ from statewise.data.device import device_log
 from statewise.ope.estimators import ESTIMATORS
 from statewise.ope.evaluate import evaluate_all, prepare
 from statewise.ope.intervals import bernstein, bootstrap
-from statewise.ope.linear_critic import cross_fitted
+from statewise.ope.linear_critic import cross_fitted, judged
 from statewise.ope.prepared import Case
 from statewise.ope.quotient import Quotient, standard_error
 from statewise.ope.solution import solve
@@ -84,7 +84,7 @@ def test_importance_sampling_against_plain_loops():
     data, chances = ragged()
     case = Case(prepare(data, discount=DISCOUNT), chances)
     critic = cross_fitted(case, data.rewards)
-    expected = loops(data, chances, DISCOUNT, critic.chosen, critic.values)
+    expected = loops(data, chances, DISCOUNT, *judged(case, data.rewards, critic.fits))
     found = evaluate_all(lambda observations: chances, data, tuple(expected), discount=DISCOUNT)
     assert len(expected) == 6
     for name, value in expected.items():
@@ -117,7 +117,7 @@ def reweighted(name, prepared, chances, weight):
         rows = np.isin(data.episode_of_step, kept)
         return evaluate_all(lambda o: chances[rows], data.take(kept), (name,), discount=DISCOUNT, draws=2)[name].value
     case, equations = Case(prepared, chances), prepared.equations
-    row = equations.weight * weight[data.episode_of_step[equations.order]]
+    row = (equations.weights / equations.total)[equations.order] * weight[data.episode_of_step[equations.order]]
     here, rho = written_out(equations), case.ratio[equations.order]
     matrix = plain_matrix(prepared, chances, rho, weight)
     beta = np.linalg.solve(matrix.T @ matrix + case.solved.regularisation * np.eye(here.shape[1]), row @ here)
@@ -148,7 +148,7 @@ def plain_matrix(prepared, chances, rho, weight):
     fresh = np.average(tests[data.starts[:-1]], axis=0, weights=weight)
     onward = prepared.onward[:, None]
     arrived = onward * np.append(tests[1:], tests[:1], axis=0) + (1 - onward) * fresh
-    share = equations.in_log_order(equations.weight) * weight[data.episode_of_step]
+    share = equations.weights / equations.total * weight[data.episode_of_step]
     moved = equations.in_log_order(rho)[:, None] * (arrived - tests)
     return (share[:, None] * moved).T @ phi
 

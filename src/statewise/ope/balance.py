@@ -21,7 +21,7 @@ def held_out_imbalance(
 
     def missed(block: Block) -> tuple[Float[np.ndarray, " rank"], float]:
         at = equations.order[block.part]
-        visited = equations.weight[block.part] * w[at]
+        visited = equations.weight(block) * w[at]
         return equations.changes(block, visited * _moving(equations, ratio[at])).sum(axis=0), visited.sum()
 
     flow, visits = np.zeros((FOLDS, equations.rows.rank)), np.zeros(FOLDS)
@@ -51,7 +51,7 @@ class Noise(NamedTuple):
 
     @classmethod
     def of(cls, equations: Equations, block: Block, rho: Float[np.ndarray, " n"], w: Float[np.ndarray, " n"]) -> Noise:
-        weight = equations.weight[block.part]
+        weight = equations.weight(block)
         sums = equations.changes(block, weight * w * _moving(equations, rho))
         return cls(sums.sum(axis=0), sums.T @ sums, len(sums), float(weight.sum()))
 

@@ -76,9 +76,9 @@ def cloned(log: Prepared) -> Float[np.ndarray, "steps actions"]:
     taken = np.eye(data.action_count)
 
     def weigh(block: Block) -> Float[np.ndarray, "n actions"]:
-        return equations.weight[block.part, None] * taken[data.actions[order[block.part]]]
+        return equations.weight(block)[:, None] * taken[data.actions[order[block.part]]]
 
-    gram = rows.moments(lambda block: Weights(equations.weight[block.part, None])).sum(axis=(0, 1, 2))
+    gram = rows.moments(lambda block: Weights(equations.weight(block)[:, None])).sum(axis=(0, 1, 2))
     fitted = np.linalg.solve(gram + RIDGE * np.eye(rows.rank), rows.sums(weigh).sum(axis=0))
     lifted, out = rows.lifted(fitted), np.empty((len(data), data.action_count))
     seen = np.bincount(data.actions, minlength=data.action_count) > 0

@@ -33,7 +33,8 @@ class Equations:
     chain: Kind
     onward_in_log: Float[np.ndarray, " steps"]  # γc, in the log's order
     rows: Rows  # φ
-    weight: Float[np.ndarray, " steps"]  # ω
+    weights: Float[np.ndarray, " steps"]  # ω, in the log's order; of all rows they sum to `total`
+    total: float
     fresh: Float[np.ndarray, " rank"]  # φ̄₀
     mean: Float[np.ndarray, "folds rank"]  # Σ ω φ
     fixed: Float[np.ndarray, "folds rank rank"]  # Σ ω x'x'ᵀ on a continuing chain, 0 elsewhere
@@ -67,6 +68,10 @@ class Equations:
     def fold_of_episode(self) -> Int[np.ndarray, " episodes"]:
         return self.rows.order.fold_of_episode
 
+    def weight(self, block: Block) -> Float[np.ndarray, " n"]:
+        """ω of a block's rows, as shares of the whole log's."""
+        return self.weights[self.order[block.part]] / self.total
+
     def onward(self, block: Block) -> Float[np.ndarray, " n"]:
         """γc of a block's rows; otherwise the chain begins anew."""
         return self.onward_in_log[self.order[block.part]]
@@ -87,25 +92,29 @@ def make_equations(chain: Chain, rows: Rows, settings: ClosedForm) -> Equations:
     """The sums that no policy changes."""
     order, count = rows.order.rows, len(rows.order.episodes)
     # of the whole log, not of each fold: a fold of long episodes would count for less, and so would their return
-    weight = chain.weight[order] / chain.weight.sum()
+    total = float(chain.weight.sum())
+
+    def weight(block: Block) -> Float[np.ndarray, " n"]:
+        return chain.weight[order[block.part]] / total
 
     def weigh(block: Block) -> Float[np.ndarray, "n 2"]:
         begins = np.zeros(len(block))
         begins[block.first] = 1 / count
-        return np.stack([weight[block.part], begins], axis=1)
+        return np.stack([weight(block), begins], axis=1)
 
     sums = rows.sums(weigh)
     fixed = np.zeros((FOLDS, rows.rank, rows.rank))
     if rows.beyond is not None:
-        fixed = rows.moments(lambda block: Weights(block.handed_on(weight[block.part])[:, None]))[:, 0, 0]
+        fixed = rows.moments(lambda block: Weights(block.handed_on(weight(block))[:, None]))[:, 0, 0]
         for block in rows.order.blocks:
             last = rows.beyond[block.episodes].astype(np.float64)
-            fixed[block.fold] += (weight[block.part][block.last, None] * last).T @ last
+            fixed[block.fold] += (weight(block)[block.last, None] * last).T @ last
     return Equations(
         settings=settings,
         chain=chain.kind,
         rows=rows,
-        weight=weight,
+        weights=chain.weight,
+        total=total,
         onward_in_log=chain.onward,
         fresh=sums[:, :, 1].sum(axis=0),
         mean=sums[:, :, 0],

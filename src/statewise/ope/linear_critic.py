@@ -63,21 +63,19 @@ class Actions:
 
 @dataclass(frozen=True, eq=False)
 class Critic:
-    """Q̂(s,a) of the logged actions and V̂(s) = Σ_a π(a|s) Q̂(s,a) on every row, and how they came about."""
+    """What it says of each episode's start, what it leaves unexplained on every row, and how it came about."""
 
-    chosen: Float[np.ndarray, " steps"]
-    values: Float[np.ndarray, " steps"]
+    first: Float[np.ndarray, " episodes"]  # V̂(s₀)
+    errors: Float[np.ndarray, " steps"]  # r + γcV̂(s') − Q̂(s,a)
     fits: tuple[Fit, ...]
 
 
-def state_values(
-    case: Case, rewards: Float[np.ndarray, " steps"]
-) -> tuple[Float[np.ndarray, " steps"], Float[np.ndarray, " steps"]]:
-    """V̂ of each row's state, and of the state after it (0 at an episode's end), from all rows."""
+def state_values(case: Case, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
+    """V̂ of each row's state, from all rows."""
     equations = case.prepared.horizon_equations
     weights = _temporal_differences(case, rewards, range(FOLDS)).value
-    values = np.clip(equations.in_log_order(equations.rows.times(weights[:, None])[:, 0]), *_bounds(case, rewards))
-    return values, np.append(values[1:], 0.0)
+    values = equations.in_log_order(equations.rows.times(weights[:, None])[:, 0])
+    return np.clip(values, *_bounds(case, rewards), out=values)
 
 
 def cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
@@ -87,15 +85,26 @@ def cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
 
 
 def _cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
-    log, equations = case.prepared, case.prepared.horizon_equations
+    log = case.prepared
     differences = [_temporal_differences(case, rewards, _others(held_out)) for held_out in range(FOLDS)]
     targets, inverses = _targets(case, rewards, differences), of_actions(log).inverses
     fits = [
         Fit(one, inverse, one.value[:, None] + _by_each(inverse, target))
         for one, inverse, target in zip(differences, inverses, targets, strict=True)
     ]
+    chosen, values = judged(case, rewards, fits)
+    errors = log.targets(rewards, values)
+    errors -= chosen
+    return Critic(values[log.dataset.starts[:-1]], errors, tuple(fits))
+
+
+def judged(
+    case: Case, rewards: Float[np.ndarray, " steps"], fits: Sequence[Fit]
+) -> tuple[Float[np.ndarray, " steps"], Float[np.ndarray, " steps"]]:
+    """Q̂(s,a) of the logged actions and V̂(s) = Σ_a π(a|s) Q̂(s,a) on every row, by the critic of its fold."""
+    equations = case.prepared.horizon_equations
     lifted, bounds = [equations.rows.lifted(fit.weights) for fit in fits], _bounds(case, rewards)
-    actions, probabilities = log.dataset.actions, case.probabilities
+    actions, probabilities = case.prepared.dataset.actions, case.probabilities
 
     def judge(block: Block) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
         at = equations.order[block.part]
@@ -103,10 +112,10 @@ def _cross_fitted(case: Case, rewards: Float[np.ndarray, " steps"]) -> Critic:
         return everything[np.arange(len(at)), actions[at]], np.einsum("na,na->n", everything, probabilities[at])
 
     chosen, values = like(rewards, len(rewards)), like(rewards, len(rewards))
-    for block, judged in equations.blocks.map(judge):
+    for block, both in equations.blocks.map(judge):
         at = equations.order[block.part]
-        chosen[at], values[at] = judged
-    return Critic(chosen, values, tuple(fits))
+        chosen[at], values[at] = both
+    return chosen, values
 
 
 def _targets(
@@ -144,7 +153,7 @@ def moved_by(
     def move(block: Block) -> Float[np.ndarray, "episodes others"]:
         """Of the critics of other folds, in which alone a block has a part."""
         at, by = equations.order[block.part], np.empty((len(block.starts), FOLDS - 1))
-        onward, weight, reward, rho = equations.onward(block), equations.weight[block.part], rewards[at], ratio[at]
+        onward, weight, reward, rho = equations.onward(block), equations.weight(block), rewards[at], ratio[at]
         # column by column: NumPy is slow with short rows
         columns = np.ascontiguousarray(rows.times_in(block, lifted[block.fold]).T)
         chosen = actions[at], np.arange(len(at))
@@ -225,7 +234,7 @@ def _earned(case: Case, rewards: Float[np.ndarray, " steps"]) -> Float[np.ndarra
 
     def weigh(block: Block) -> Float[np.ndarray, "n columns"]:
         at, out = equations.order[block.part], np.zeros((len(block), columns))
-        paid = equations.weight[block.part] * rewards[at]
+        paid = equations.weight(block) * rewards[at]
         out[:, 0], out[np.arange(len(at)), 1 + actions[at]] = paid * ratio[at], paid
         return out
 
@@ -243,7 +252,7 @@ def _of_actions(log: Prepared) -> Actions:
 
     def weigh(block: Block) -> Weights:
         """For φφᵀ, and for (γcφ' − φ)φᵀ."""
-        weight, taken = equations.weight[block.part], actions[equations.order[block.part]].astype(np.int64)
+        weight, taken = equations.weight(block), actions[equations.order[block.part]].astype(np.int64)
         moves = np.stack([np.zeros(len(block)), weight * equations.onward(block)], axis=1)
         return Weights(np.stack([weight, -weight], axis=1), moves, taken)
 

@@ -198,8 +198,7 @@ def _spread(there: Case, here: Case) -> float:
     carried = {}
     for name, case in (("there", there), ("here", here)):
         critic = cross_fitted(case, rewards)
-        left = log.targets(rewards, critic.values) - critic.chosen
-        carried[name] = carried_by_ratio(case), left, critic.values[log.dataset.starts[:-1]]
+        carried[name] = carried_by_ratio(case), critic.errors, critic.first
     (far, far_left, far_start), (near, near_left, near_start) = carried["there"], carried["here"]
     quotient = np.divide(far, near, out=np.zeros(len(far)), where=near > 0)
     each = near * log.discount**log.dataset.time * (quotient * far_left - near_left) ** 2

@@ -32,8 +32,7 @@ def turning_point(case: Case, margin: float) -> float:
     """The least Γ at which a gain of at least `margin` could be none; `MOST` if it would have to be more."""
     log, carried = case.prepared, carried_by_ratio(case)
     rewards = centred_rewards(case, log.dataset.rewards)[0]  # as the policy was judged, by the same critic
-    critic = cross_fitted(case, rewards)
-    residuals = log.targets(rewards, critic.values) - critic.chosen
+    residuals = cross_fitted(case, rewards).errors
     residuals = residuals - np.average(residuals, weights=carried)
     exposed = np.bincount(log.dataset.time, carried * (1 - propensities_of(log.dataset))).max()
 

@@ -55,7 +55,8 @@ class Solved:
     @property
     def negative(self) -> float:
         """Σ max(−w, 0) / Σ max(w, 0): the share of w's mass that is cut off."""
-        return float(np.sum(self.ratio - self.signed) / np.sum(self.ratio))
+        positive = np.sum(self.ratio)
+        return float((positive - np.sum(self.signed)) / positive)
 
     @property
     def excess(self) -> float:
@@ -151,7 +152,7 @@ def _beginnings(policy: Policy) -> tuple[Float[np.ndarray, "folds rank"], Float[
     equations = policy.equations
 
     def begins(block: Block) -> Float[np.ndarray, "n 1"]:
-        return (equations.weight[block.part] * policy.rho(block) * (1 - equations.onward(block)))[:, None]
+        return (equations.weight(block) * policy.rho(block) * (1 - equations.onward(block)))[:, None]
 
     def first(block: Block) -> Float[np.ndarray, "episodes sets"]:
         return policy.kinds(block, block.first) / len(equations.episodes)
@@ -164,7 +165,7 @@ def flows_of(policy: Policy) -> Float[np.ndarray, "folds sets rank rank"]:
     equations = policy.equations
 
     def weigh(block: Block) -> Weights:
-        carried = (equations.weight[block.part] * policy.rho(block))[:, None]
+        carried = (equations.weight(block) * policy.rho(block))[:, None]
         if equations.chain == "continuing":
             return Weights(moves=carried)
         kinds = policy.kinds(block)
@@ -219,7 +220,7 @@ def pull(
     fresh, anew = np.einsum("sr,src->c", solved.fresh, tested), solved.begins.sum(axis=0) @ both
 
     def move(block: Block) -> Float[np.ndarray, "episodes slopes"]:
-        rho, weight, onward = policy.rho(block), equations.weight[block.part], equations.onward(block)
+        rho, weight, onward = policy.rho(block), equations.weight(block), equations.onward(block)
         values = equations.rows.times_in(block, lifted)
         # column by column: NumPy is slow with short rows
         b, *h = np.ascontiguousarray(values[:, : 1 + several].T)

@@ -83,9 +83,9 @@ def _seen_once(log: Prepared) -> Bool[np.ndarray, " steps"]:
 def _gram(log: Prepared) -> Float[np.ndarray, "rank rank"]:
     """Σ ffᵀ over all rows; where all weigh the same, from the sums that Q̂'s regressions need as well."""
     equations = log.horizon_equations
-    weight = equations.weight
-    if weight.min() == weight.max():
-        return of_actions(log).gram / float(weight[0])
+    weights = equations.weights
+    if weights.min() == weights.max():
+        return of_actions(log).gram / float(weights[0] / equations.total)
     return equations.rows.moments(lambda block: Weights(np.ones((len(block), 1)))).sum(axis=(0, 1, 2))
 
 

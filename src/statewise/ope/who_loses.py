@@ -70,5 +70,5 @@ def changes_of(decision: Decision, judged: Judged, today: Float[np.ndarray, "ste
 def expected_changes(case: Case, today: Float[np.ndarray, "steps actions"]) -> Float[np.ndarray, " episodes"]:
     """V̂(s₀; policy) − V̂(s₀; today) of every episode, by critics of other episodes."""
     log = case.prepared
-    first, rewards = log.dataset.starts[:-1], log.dataset.rewards
-    return cross_fitted(case, rewards).values[first] - cross_fitted(Case(log, today), rewards).values[first]
+    here, there = (cross_fitted(one, log.dataset.rewards) for one in (case, Case(log, today)))
+    return here.first - there.first

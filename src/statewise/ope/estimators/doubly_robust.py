@@ -40,7 +40,7 @@ def _corrected(
     correct: Callable[..., Quotient],
     carried: Float[np.ndarray, " steps"],
 ) -> Quotient:
-    log, critic = case.prepared, cross_fitted(case, rewards)
-    left = correct(case, log.targets(rewards, critic.values) - critic.chosen)
+    critic = cross_fitted(case, rewards)
+    left = correct(case, critic.errors)
     moved = moved_by(case, rewards, critic, carried)
-    return replace(left, numerator=critic.values[log.dataset.starts[:-1]] + left.numerator + moved)
+    return replace(left, numerator=critic.first + left.numerator + moved)

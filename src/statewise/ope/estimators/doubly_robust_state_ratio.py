@@ -43,7 +43,7 @@ def doubly_robust_state_ratio(case: Case, rewards: Float[np.ndarray, " steps"]) 
     if policy is not None:
         return counted(case, rewards, policy)
     critic = cross_fitted(case, rewards)
-    estimate = corrected(case, rewards, critic.chosen, critic.values)
+    estimate = corrected(case, critic.first, critic.errors)
     moved = moved_by(case, rewards, critic, carried_by_ratio(case))
     estimate = replace(estimate, numerator=estimate.numerator + moved)
     leaning = missed(case, rewards, estimate)
@@ -64,13 +64,7 @@ def _allowance(missing: Sequence[float], either_way: float) -> Allowance:
     return Allowance(*(float(np.linalg.norm([*parts, either_way])) for parts in sides))
 
 
-def corrected(
-    case: Case,
-    rewards: Float[np.ndarray, " steps"],
-    chosen: Float[np.ndarray, " steps"],
-    values: Float[np.ndarray, " steps"],
-) -> Quotient:
-    """From Q̂ of the logged actions and V̂, on every row; as a mean over episodes."""
-    log = case.prepared
-    left = with_length(case, log.targets(rewards, values) - chosen)
-    return mean_of(values[log.dataset.starts[:-1]] + left.value + left.influence(), left)
+def corrected(case: Case, first: Float[np.ndarray, " episodes"], errors: Float[np.ndarray, " steps"]) -> Quotient:
+    """From V̂(s₀), and what a critic leaves unexplained on every row; as a mean over episodes."""
+    left = with_length(case, errors)
+    return mean_of(first + left.value + left.influence(), left)

@@ -61,10 +61,11 @@ def from_values(
     case: Case, rewards: Float[np.ndarray, " steps"], everything: Float[np.ndarray, "steps actions"]
 ) -> Quotient:
     """The estimate from Q̂(s,·) on every row."""
-    values = (everything * case.probabilities).sum(axis=1)
-    actions = case.prepared.dataset.actions[:, None].astype(np.int64)
-    robust = corrected(case, rewards, np.take_along_axis(everything, actions, axis=1)[:, 0], values)
-    return mean_of(values[case.prepared.dataset.starts[:-1]].mean() + robust.influence(), robust)
+    log, values = case.prepared, (everything * case.probabilities).sum(axis=1)
+    actions, first = log.dataset.actions[:, None].astype(np.int64), values[log.dataset.starts[:-1]]
+    errors = log.targets(rewards, values) - np.take_along_axis(everything, actions, axis=1)[:, 0]
+    robust = corrected(case, first, errors)
+    return mean_of(first.mean() + robust.influence(), robust)
 
 
 class Facts(eqx.Module):

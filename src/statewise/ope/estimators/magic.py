@@ -29,8 +29,7 @@ LEVEL, DRAWS = 0.5, 200  # of the interval that a bias is measured from
 def magic(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
     """Thomas and Brunskill (2016)."""
     log, critic, carried = case.prepared, cross_fitted(case, rewards), carried_by_weighted_decisions(case)
-    first = critic.values[log.dataset.starts[:-1]]
-    errors = log.targets(rewards, critic.values) - critic.chosen
+    first, errors = critic.first, critic.errors
     steps = corrected_steps(len(log.discounts))
     each = np.stack(
         [

@@ -80,10 +80,10 @@ def more_robust_doubly_robust(case: Case, rewards: Float[np.ndarray, " steps"]) 
         delta, back = corrected(others, fit.weights, ridge, slope)
         change[inside] = objective.features[inside] @ delta
         moved += _moved_by(case, objective, fit.weights + delta, back, ~inside)
-    values = usual.values + (change * case.probabilities).sum(axis=1)
-    chosen = usual.chosen + np.take_along_axis(change, data.actions[:, None].astype(np.int64), axis=1)[:, 0]
-    left = per_decision(case, log.targets(rewards, values) - chosen)
-    return replace(left, numerator=values[data.starts[:-1]] + left.numerator + moved)
+    values = (change * case.probabilities).sum(axis=1)
+    chosen = np.take_along_axis(change, data.actions[:, None].astype(np.int64), axis=1)[:, 0]
+    left = per_decision(case, usual.errors + log.to_follow(values) - chosen)
+    return replace(left, numerator=usual.first + values[data.starts[:-1]] + left.numerator + moved)
 
 
 def best_ridge(systems: Sequence[System], usual: Sequence[Float[np.ndarray, "rank actions"]]) -> float:

@@ -39,11 +39,12 @@ def missed(case: Case, rewards: Float[np.ndarray, " steps"], found: Quotient) ->
     error is so little that nobody minds several: it counts as `TRIFLE` of the value at least.
     """
     log = case.prepared
-    values, left = state_values(case, rewards)
-    left *= log.onward
+    values = state_values(case, rewards)
+    first, left = values[log.dataset.starts[:-1]], log.to_follow(values)
     left -= values
+    del values  # before the next array of its length is made
     left *= carried_by_ratio(case)
-    each = values[log.dataset.starts[:-1]] + log.dataset.episodes * log.by_episode(left)
+    each = first + log.dataset.episodes * log.by_episode(left)
     noise = standard_error(each - each.mean(), log.dataset.groups)
     mean = float(each.mean())
     missing = np.copysign(np.sqrt(max(mean**2 - noise**2, 0.0)), mean) if np.isfinite(noise) else 0.0
@@ -63,22 +64,25 @@ def with_length(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
     """The same, and beside it what `length` will be asked for, where all episodes are equally long."""
     if not case.prepared.equally_long:
         return within_horizon(case, rewards)[0]
-    found, steps = within_horizon(case, rewards, np.ones(len(rewards)))
+    found, steps = within_horizon(case, rewards, np.broadcast_to(1.0, len(rewards)))
     case.remembered("beside", lambda: steps)
     return found
 
 
 def length(case: Case) -> Quotient:
     """What a reward of 1 a step is put at."""
-    steps = lambda: within_horizon(case, np.ones(len(case.ratio)))[0]  # noqa: E731
+    steps = lambda: within_horizon(case, np.broadcast_to(1.0, len(case.ratio)))[0]  # noqa: E731
     return case.remembered("length", lambda: case.remembered("beside", steps))
 
 
 def carried_by_ratio(case: Case) -> Float[np.ndarray, " steps"]:
     """What `within_horizon` multiplies each row's reward by."""
     equations, solved = case.prepared.horizon_equations, case.horizon_solved
-    carried = equations.in_log_order(equations.weight) * solved.ratio * case.ratio
-    return carried / (carried @ (1 - case.prepared.onward))
+    carried = equations.weights * solved.signed
+    np.maximum(carried, 0.0, out=carried)
+    carried *= case.ratio
+    carried /= carried @ (1 - case.prepared.onward)
+    return carried
 
 
 def _reweighted(
@@ -92,7 +96,7 @@ def _reweighted(
 
     def in_block(block: Block) -> Float[np.ndarray, "episodes columns"]:
         at = equations.order[block.part]
-        weight = count * equations.weight[block.part]
+        weight = count * equations.weight(block)
         visited = weight * np.maximum(signed[at], 0.0)
         carried = visited * ratio[at]
         columns = [carried * ends(block), carried, weight, visited, *(carried * one[at] for one in rewards)]
@@ -107,7 +111,7 @@ def _reweighted(
     def slope(block: Block) -> Float[np.ndarray, "n rewards"]:
         """dV/dw, where w is not cut off."""
         at = equations.order[block.part]
-        carried = np.where(signed[at] > 0, equations.weight[block.part] * ratio[at], 0.0)
+        carried = np.where(signed[at] > 0, equations.weight(block) * ratio[at], 0.0)
         each = [carried * (one[at] - value * ends(block)) for one, value in zip(rewards, values, strict=True)]
         return np.stack(each, axis=1)
 
@@ -144,8 +148,8 @@ def state_ratio_network(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quo
     endless = log.discount == 1 and not log.dataset.terminated.any()  # fit_ratio's w is then the stationary one
     begins = log.by_episode(carried / log.steps_each.mean() if endless else carried * (1 - log.onward))
     value = log.by_episode(carried * rewards).sum() / begins.sum()
-    values, following = state_values(case, rewards)
-    errors = log.by_episode(carried * (rewards + log.onward * following) - visited * values) / begins.mean()
+    values = state_values(case, rewards)
+    errors = log.by_episode(carried * log.targets(rewards, values) - visited * values) / begins.mean()
     added = values[log.dataset.starts[:-1]] + errors - errors.mean() * begins / begins.mean()
     return Quotient(
         value + added - added.mean(),
