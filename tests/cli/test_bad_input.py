@@ -287,7 +287,7 @@ def test_an_interrupted_write_leaves_the_good_file(name, place, told, monkeypatc
 
 
 def test_training_that_fails_is_a_sentence(place, told, monkeypatch):
-    from statewise.learning.fit import NotFinite
+    from statewise.learning.program import NotFinite
 
     def failing(*_, **__):
         raise NotFinite("the critic became infinite or not a number at update 3 of seed 0")

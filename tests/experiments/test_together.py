@@ -2,7 +2,9 @@
 
 import os
 import threading
+import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,8 +12,10 @@ import pytest
 from chain import chain
 from statewise.algorithms.behaviour_cloning import BehaviourCloning
 from statewise.experiments import together as module
-from statewise.experiments.together import Asked, apart, each_apart, learned, together
+from statewise.experiments.processes import side_by_side
+from statewise.experiments.together import Asked, apart, each_apart, in_this_process, learned, together
 from statewise.learning.fit import fit
+from statewise.learning.program import NotFinite
 
 SOURCE = chain()
 LOGS = {seed: SOURCE.collect(30, seed) for seed in (1, 2, 3)}
@@ -113,3 +117,33 @@ def test_logs_of_other_observations_are_programs_of_their_own():
     first, second = learned([Asked(LOGS[1], CLONING, 1), Asked(fewer, CLONING, 2)])
     np.testing.assert_allclose(seen(first), alone(LOGS[1], CLONING, 1), atol=1e-5)
     assert second.policy.observation_names == log.observation_names[:2]
+
+
+def test_in_this_process_jobs_learn_together_too_and_nothing_is_apart(calls):
+    def job(seed):
+        (one,) = learned([Asked(LOGS[seed], CLONING, seed)])
+        return seed, seen(one), apart(os.getpid)
+
+    for place, (seed, policy, process) in enumerate(in_this_process(job, [2, 1])):
+        assert (seed, process) == ((2, 1)[place], os.getpid())
+        np.testing.assert_allclose(policy, alone(LOGS[seed], CLONING, seed), atol=1e-5)
+    assert [sorted(seeds) for seeds in calls] == [[1, 2]]
+
+
+def test_a_policy_that_is_no_number_is_refused():
+    steep = replace(CLONING, learning_rate=1e38)
+    with pytest.raises(NotFinite, match=r"became infinite or not a number at update .* of seed 7"):
+        learned([Asked(LOGS[1], steep, 7)])
+
+
+def written(folder, number):
+    if number == 0:
+        raise ValueError("the first fails")
+    time.sleep(0.05)
+    (folder / str(number)).touch()
+
+
+def test_after_a_failure_no_other_job_is_begun(tmp_path):
+    with pytest.raises(ValueError, match="the first fails"):
+        list(side_by_side(partial(written, tmp_path), range(40), processes=1))
+    assert len(list(tmp_path.iterdir())) < 10

@@ -15,7 +15,8 @@ from statewise.algorithms.opposd import OPPOSD
 from statewise.domains.collect import collect_tabular
 from statewise.domains.tabular import TabularMDP
 from statewise.learning import program as programs
-from statewise.learning.fit import NotFinite, fit, keys_of, prepare
+from statewise.learning.fit import fit, keys_of, prepare
+from statewise.learning.program import NotFinite
 from statewise.learning.runs import RunError, RunFolder
 from statewise.ops.networks import members
 from statewise.parts.actor import Actor

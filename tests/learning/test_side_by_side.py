@@ -16,8 +16,8 @@ from statewise.algorithms.fitted_q import FittedQ
 from statewise.algorithms.opposd import OPPOSD
 from statewise.base.tasks import using
 from statewise.learning import side_by_side
-from statewise.learning.fit import NotFinite, fit, keys_of, prepare
-from statewise.learning.program import program
+from statewise.learning.fit import fit, keys_of, prepare
+from statewise.learning.program import NotFinite, program
 from statewise.learning.runs import RunFolder
 from statewise.learning.side_by_side import SideBySide, WorkerEnded, processes_for
 from statewise.parts.actor import Actor

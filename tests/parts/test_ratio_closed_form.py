@@ -346,3 +346,27 @@ def test_whitened_counts_every_direction_alike_and_chooses_its_penalty_on_other_
     imbalance, mean = np.mean([s[0] for s in sums], axis=0), np.mean([s[1] for s in sums], axis=0)
     expected = white(data.observations) @ best(imbalance, mean, chosen * np.eye(9))
     np.testing.assert_allclose(w, expected, rtol=2e-3, atol=2e-3)
+
+
+def test_equations_of_too_large_numbers_for_single_precision_are_solved_as_far_as_it_goes():
+    rng, rank, tests = np.random.default_rng(0), 64, 256
+    turns = [np.linalg.qr(rng.normal(size=(tests, rank)))[0] for _ in range(FOLDS)]
+    imbalance = np.stack([turn * np.geomspace(1000.0, 1e-3, rank) @ turns[0][:rank] for turn in turns])
+    mean = rng.normal(size=(FOLDS, rank)) + 5.0
+    for fold in range(FOLDS):
+        normal = imbalance[fold].T @ imbalance[fold]
+        known = 8 * np.finfo(np.float32).eps * np.trace(normal)
+        exact = np.linalg.solve(normal + known * np.eye(rank), mean[fold])
+        found = ratio_closed_form.constrained(
+            jnp.asarray(imbalance[fold], jnp.float32), jnp.asarray(mean[fold], jnp.float32), jnp.asarray(1e-3)
+        )
+        np.testing.assert_allclose(found, exact / (mean[fold] @ exact), rtol=0.02, atol=1e-4)
+
+
+def test_a_loss_that_is_no_number_is_not_the_least(monkeypatch):
+    def loss(imbalance, mean, choice, tests=None):
+        return jnp.where(choice < 0.02, jnp.nan, choice)
+
+    monkeypatch.setattr(ratio_closed_form, "held_out_loss", loss)
+    found = ratio_closed_form.choose(ClosedForm(), jnp.ones((FOLDS, 2, 2)), jnp.ones((FOLDS, 2)))
+    assert float(found.regularisation) == pytest.approx(0.03)

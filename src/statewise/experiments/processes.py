@@ -20,8 +20,14 @@ SHARED = {**ONE_THREAD, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # and an acce
 
 
 def side_by_side(compute: Callable[[Part], Result], parts: Iterable[Part], processes: int) -> Iterator[Result]:
-    """What becomes of each part, as they are finished; what the environment says already is kept."""
+    """What becomes of each part, as they are finished; what the environment says already is kept.
+
+    Where one fails, those that were begun are finished, and no other is begun.
+    """
     os.environ.update({name: os.environ.get(name, value) for name, value in SHARED.items()})
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for finished in as_completed([pool.submit(compute, part) for part in parts]):
-            yield finished.result()
+        try:
+            for finished in as_completed([pool.submit(compute, part) for part in parts]):
+                yield finished.result()
+        finally:
+            pool.shutdown(cancel_futures=True)

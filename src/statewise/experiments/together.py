@@ -26,7 +26,7 @@ from statewise.data.dataset import Dataset
 from statewise.experiments.processes import ONE_THREAD
 from statewise.experiments.stack import stack_of, stacked
 from statewise.learning.fit import fit, keys_of, prepare
-from statewise.learning.program import program, stretches
+from statewise.learning.program import check_finite, program, stretches
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -62,6 +62,13 @@ def together(
             yield finished.result()
 
 
+def in_this_process(compute: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
+    """What becomes of each part, where nothing is done apart: a CPU too compiles for all of them only once."""
+    with ThreadPoolExecutor(max(len(parts), 1)) as threads:
+        meeting = Meeting(None, len(parts), lambda message: None)
+        return [each.result() for each in [threads.submit(meeting.attend, compute, part) for part in parts]]
+
+
 def accelerated() -> bool:
     """Whether there is an accelerator, on which logs are learned from side by side in hardly more time than one."""
     return jax.default_backend() != "cpu"
@@ -85,7 +92,7 @@ class Learned(NamedTuple):
 class Meeting:
     """Where jobs wait for each other."""
 
-    def __init__(self, pool: ProcessPoolExecutor, jobs: int, notify: Notify):
+    def __init__(self, pool: ProcessPoolExecutor | None, jobs: int, notify: Notify):
         self.pool, self.running, self.notify = pool, jobs, notify
         self.turn = threading.Lock()  # held by the job that works
         self.waiting: list[tuple[Sequence[Asked], Future[list[Learned]]]] = []
@@ -107,6 +114,8 @@ class Meeting:
         return self._awaited(found)[0]
 
     def each_apart(self, compute: Callable[..., Result], arguments: Sequence[Sequence[Any]]) -> list[Result]:
+        if self.pool is None:
+            return [compute(*one) for one in arguments]
         return self._awaited(*[self.pool.submit(compute, *one) for one in arguments])
 
     def _awaited(self, *found: Future[Result]) -> list[Result]:
@@ -158,6 +167,7 @@ def _as_one(config: Settings, group: Sequence[tuple[int, int, Any, Any]]) -> dic
     places, seeds, data, views = zip(*group, strict=True)
     running = program(config, stacked(data), keys_of(seeds), apart=True)
     (last,) = stretches(running, running.begin(), 0, config.updates, config.updates)
+    check_finite(last, seeds)
     policies = running.policies(last.states, views)
     seconds = (time.perf_counter() - began) / len(group)
     return {place: Learned(policy, seconds) for place, policy in zip(places, policies, strict=True)}

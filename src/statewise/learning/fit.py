@@ -21,17 +21,13 @@ from statewise.base.ranges import check_ranges
 from statewise.data.dataset import Dataset
 from statewise.data.discount import discount_of
 from statewise.data.schema import Schema
-from statewise.learning.program import Program, Stretch, program, stretches
+from statewise.learning.program import Program, Stretch, check_finite, program, stretches
 from statewise.learning.runs import RunError, RunFolder, provenance, threads, versions
 from statewise.learning.side_by_side import processes_for, spread
 from statewise.ops.keys import key_for
-from statewise.parts.metrics import PARTS, Metrics
+from statewise.parts.metrics import Metrics
 
 CHECKPOINTS = 10  # per run, by default
-
-
-class NotFinite(ArithmeticError):
-    """Training produced a number that is not finite; the last good checkpoint is kept."""
 
 
 @dataclass(frozen=True)
@@ -200,17 +196,9 @@ class _Run:
             ) from error
 
     def _check_finite(self, stretch: Stretch) -> None:
-        finite = np.asarray(stretch.metrics.finite)  # [seeds, updates, parts]
-        if finite.all():
-            return
-        broken = np.argwhere(~finite)
-        seed, update, part = (int(index) for index in broken[np.argmin(broken[:, 1])])
-        done = stretch.done - finite.shape[1]
+        done = stretch.done - stretch.metrics.finite.shape[1]
         kept = f"; the checkpoint of update {done} is kept in {self.folder.path}" if self.folder and done else ""
-        raise NotFinite(
-            f"the {PARTS[part]} became infinite or not a number at update {done + update + 1} of seed "
-            f"{self.seeds[seed]}{kept}. Try a smaller learning rate for it, or a clip on ρ"
-        )
+        check_finite(stretch, self.seeds, kept)
 
     def _keep(self, stretch: Stretch) -> None:
         for field in fields(stretch.metrics):  # pyright: ignore[reportArgumentType]

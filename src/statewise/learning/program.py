@@ -13,7 +13,7 @@ from jaxtyping import Array, Key
 
 from statewise.algorithms import Settings, algorithm_of
 from statewise.ops.keys import key_for
-from statewise.parts.metrics import Metrics
+from statewise.parts.metrics import PARTS, Metrics
 
 
 @runtime_checkable
@@ -57,6 +57,23 @@ def stretches(running: Program, states: Any, done: int, updates: int, every: int
         states, metrics = running.advance(states, done, count)
         done += count
         yield Stretch(done, states, metrics)
+
+
+class NotFinite(ArithmeticError):
+    """Training produced a number that is not finite."""
+
+
+def check_finite(stretch: Stretch, seeds: Sequence[int], kept: str = "") -> None:
+    """Refuses what is not finite; says where it began, and what is `kept`."""
+    finite = np.asarray(stretch.metrics.finite)  # [runs, updates, parts]
+    if finite.all():
+        return
+    broken = np.argwhere(~finite)
+    run, update, part = (int(index) for index in broken[np.argmin(broken[:, 1])])
+    raise NotFinite(
+        f"the {PARTS[part]} became infinite or not a number at update {stretch.done - finite.shape[1] + update + 1} "
+        f"of seed {seeds[run]}{kept}. Try a smaller learning rate for it, or a clip on ρ"
+    )
 
 
 class Compiled(NamedTuple):

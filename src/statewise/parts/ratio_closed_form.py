@@ -58,6 +58,7 @@ from statewise.parts.ratio_features import Basis, ClosedForm
 FOLDS = 3
 FORGETTING = 0.1  # ε
 MOST_ROWS = 2**18  # whose features are kept
+ROUNDING = 8  # times the precision and a matrix's trace: eigenvalues below that are unknown
 
 
 class Flow(eqx.Module):
@@ -317,7 +318,7 @@ def choose(
     """The solution on all folds, with the λ that does best on held-out folds."""
     choices = jnp.asarray(settings.regularisation)
     losses = jax.vmap(lambda choice: held_out_loss(imbalance, mean, choice))(choices)
-    best = jnp.argmin(losses)
+    best = jnp.argmin(jnp.where(jnp.isnan(losses), jnp.inf, losses))  # to `argmin`, NaN is the least
     beta = constrained(imbalance.mean(axis=0), mean.mean(axis=0), choices[best])
     rank = mean.shape[1]  # the tests of states alone are the first
     residual = losses[best] if imbalance.shape[1] == rank else held_out_loss(imbalance, mean, choices[best], rank)
@@ -328,8 +329,9 @@ def constrained(
     imbalance: Float[Array, "tests rank"], mean: Float[Array, " rank"], regularisation: Float[Array, ""]
 ) -> Float[Array, " rank"]:
     """β = argmin ‖Mβ‖² + λ‖β‖² subject to aᵀβ = 1."""
-    normal = imbalance.T @ imbalance + regularisation * jnp.eye(mean.shape[0])
-    beta = jax.scipy.linalg.solve(normal, mean, assume_a="pos")
+    normal = imbalance.T @ imbalance
+    ridge = jnp.maximum(regularisation, ROUNDING * jnp.finfo(normal.dtype).eps * jnp.trace(normal))
+    beta = jax.scipy.linalg.solve(normal + ridge * jnp.eye(len(normal)), mean, assume_a="pos")
     return beta / (mean @ beta)
 
 

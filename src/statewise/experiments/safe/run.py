@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +28,7 @@ from statewise.experiments.runner import identity
 from statewise.experiments.safe import METHODS
 from statewise.experiments.safe.finite_log import FiniteLog
 from statewise.experiments.study import Cell, Method, Study
-from statewise.experiments.together import Asked, Notify, accelerated, learned, together
+from statewise.experiments.together import Asked, Notify, accelerated, in_this_process, learned, together
 from statewise.learning.runs import RunError
 
 # Logs of a block. Those of a learner are stacked, and share a compiled program; a certificate takes long by itself
@@ -68,15 +67,23 @@ def run(study: Study, out: Path, notify: Notify, processes: int = 1) -> None:
         for line in together(partial(run_block, study, out), left, processes, notify):
             notify(line)
     elif left:
-        same_logs = [list(group) for _, group in groupby(left, key=lambda block: (block.cell.name, block.seeds))]
-        for lines in side_by_side(partial(_run_blocks, study, out), same_logs, processes):
+        for lines in side_by_side(partial(_run_blocks, study, out), _alike(left), processes):
             for line in lines:
                 notify(line)
     manifest.write(out, study)
 
 
 def _run_blocks(study: Study, out: Path, group: Sequence[Block]) -> list[str]:
-    return [run_block(study, out, block) for block in group]
+    return in_this_process(partial(run_block, study, out), group)
+
+
+def _alike(left: Sequence[Block]) -> list[list[Block]]:
+    """Blocks of the same logs, or of which each learns from one like the others', in the order of their first."""
+    groups: dict[tuple[str, int, int], list[Block]] = {}
+    for block in left:
+        size = max(_size(block.method), LEARNING_BLOCK)
+        groups.setdefault((block.cell.name, size, block.seeds[0] // size), []).append(block)
+    return list(groups.values())
 
 
 def blocks(study: Study) -> Iterator[Block]:
