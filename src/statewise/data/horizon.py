@@ -110,7 +110,8 @@ def recorded_weight(dataset: Dataset) -> Float[np.ndarray, " steps"]:
     assert steps is not None
     time = dataset.time
     if cut_off in (None, "limit"):
-        return np.where(time < steps, 1.0, 0.0)
+        within = time < steps
+        return np.broadcast_to(1.0, len(time)) if within.all() else np.where(within, 1.0, 0.0)
     chance, _ = still_recorded(dataset, steps)
     chance[-1] = chance[-2]  # at the horizon nothing needs to follow
     cut = _last_rows(dataset, dataset.truncated)

@@ -50,11 +50,16 @@ class Block:
         last = np.append(self.starts[1:], len(self)) - 1
         return last if self.place is None else self.place[last]
 
-    @cached_property
+    @property
     def following(self) -> Int[np.ndarray, " n"]:
         """Where the row after each one stands; after an episode's last row, another's first."""
-        if self.place is None:
-            return np.roll(np.arange(len(self)), -1)
+        if self.place is None:  # soon made anew: all blocks' together would be 8 bytes a row
+            return np.append(np.arange(1, len(self)), 0)
+        return self._following
+
+    @cached_property
+    def _following(self) -> Int[np.ndarray, " n"]:
+        assert self.place is not None
         following = np.empty(len(self), np.int64)
         following[self.place] = np.roll(self.place, -1)
         return following
@@ -156,7 +161,8 @@ def in_folds(dataset: Dataset, seed: int, knots: Int[np.ndarray, " knots"] | Non
     episodes = np.argsort(fold, kind="stable")
     bounds = np.append(0, np.cumsum(dataset.lengths[episodes]))
     moved = repeated(dataset.starts[episodes] - bounds[:-1], np.diff(bounds), dataset.rewards)
-    rows = by_parts(lambda part: moved[part] + np.arange(part.start, part.stop), len(dataset), moved)
+    whole = np.int32 if len(dataset) < 2**31 else np.int64
+    rows = by_parts(lambda part: (moved[part] + np.arange(part.start, part.stop)).astype(whole), len(dataset), moved)
     edges, blocks = np.searchsorted(fold[episodes], np.arange(FOLDS + 1)), []
     places = None if knots is None else like(dataset.rewards, len(dataset), np.int64)
     for number in range(FOLDS):

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from statewise.base.column import like
+from statewise.base.column import like, parts_of
 from statewise.data.augment import Scaler
 from statewise.data.dataset import Dataset
 from statewise.data.device import propensities_of
@@ -200,8 +200,12 @@ class Case(Remembers):
     @property
     def taken(self) -> Float[np.ndarray, " steps"]:
         """π(a|s) of the logged actions."""
-        actions = self.prepared.dataset.actions[:, None].astype(np.int64)
-        return np.take_along_axis(self.probabilities, actions, axis=1)[:, 0]
+        dataset = self.prepared.dataset
+        out = like(dataset.rewards, len(dataset))
+        for part in parts_of(len(dataset)):  # all at once takes three times as much memory
+            actions = dataset.actions[part, None].astype(np.int64)
+            out[part] = np.take_along_axis(self.probabilities[part], actions, axis=1)[:, 0]
+        return out
 
     @cached_property
     def ratio(self) -> Float[np.ndarray, " steps"]:
@@ -259,12 +263,13 @@ class Case(Remembers):
         logs = np.log(np.where(possible, self.ratio, 1.0))
         running = np.cumsum(logs)
         running -= np.repeat(running[first] - logs[first], dataset.lengths)
+        np.exp(running, out=running)
         if possible.all():
-            return np.exp(running)
+            return running
         impossible = (~possible).astype(np.int64)
         zeros = np.cumsum(impossible)
         zeros -= np.repeat(zeros[first] - impossible[first], dataset.lengths)
-        return np.where(zeros > 0, 0.0, np.exp(running))
+        return np.where(zeros > 0, 0.0, running)
 
     @cached_property
     def solved(self) -> Solved:

@@ -88,9 +88,7 @@ def logged_calibration(dataset: Dataset, similar: Groups | None = None) -> Logge
     """
     if dataset.propensities is None or dataset.estimated is not None:
         return None
-    live = np.arange(len(dataset)) if dataset.live is None else np.flatnonzero(dataset.live)
-    most = min(MOST, max(1000, NUMBERS // dataset.action_count))
-    rows = live if len(live) <= most else live[np.linspace(0, len(live) - 1, most).astype(np.int64)]
+    rows = _some_rows(dataset, min(MOST, max(1000, NUMBERS // dataset.action_count)))
     if similar is None or len(rows) < len(dataset):
         similar = similar_states(dataset.observations[rows])
     groups = similar
@@ -114,6 +112,14 @@ def logged_calibration(dataset: Dataset, similar: Groups | None = None) -> Logge
         standard_error=float(shares.deviation[group, action]),
         tolerance=float(shares.bound[group, action]),
     )
+
+
+def _some_rows(dataset: Dataset, most: int) -> Int[np.ndarray, " rows"]:
+    """At most so many of the rows that count, evenly spread."""
+    live = None if dataset.live is None else np.flatnonzero(dataset.live)
+    count = len(dataset) if live is None else len(live)
+    places = np.arange(count) if count <= most else np.linspace(0, count - 1, most).astype(np.int64)
+    return places if live is None else live[places]
 
 
 def _distributions(dataset: Dataset, rows: Int[np.ndarray, " rows"]) -> Float[np.ndarray, "rows actions"] | None:

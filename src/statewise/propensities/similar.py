@@ -39,12 +39,14 @@ class Groups:
 def similar_states(observations: Float[np.ndarray, "steps features"]) -> Groups:
     """Groups of about equal size. States that are equal stay together, as far as that leaves groups to be made."""
     rows, features = observations.shape
-    spread = observations[_some(np.arange(rows))].std(axis=0, dtype=np.float64)
+    everyone = np.arange(rows, dtype=np.int32 if rows < 2**31 else np.int64)
+    spread = observations[_some(everyone)].std(axis=0, dtype=np.float64)
     scale = np.where(spread > 0, spread, 1.0)
     size = max(FEWEST, SIZE * np.sqrt(rows))
     of_row = like(observations, rows, np.int64)
     bounds: list[dict[int, tuple[float, float]]] = []
-    open_groups: list[tuple[np.ndarray, dict[int, tuple[float, float]]]] = [(np.arange(rows), {})]
+    open_groups: list[tuple[np.ndarray, dict[int, tuple[float, float]]]] = [(everyone, {})]
+    del everyone
     while open_groups:
         members, conditions = open_groups.pop()
         halves = _halves(observations, members, scale) if len(members) >= 2 * size and features else None

@@ -26,21 +26,21 @@ from statewise.ope.quotient import Quotient
 
 def doubly_robust(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
     """Jiang and Li (2016)."""
-    return _corrected(case, rewards, per_decision, carried_by_decisions(case))
+    return _corrected(case, rewards, per_decision, carried_by_decisions)
 
 
 def weighted_doubly_robust(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
     """Thomas and Brunskill (2016)."""
-    return _corrected(case, rewards, weighted_per_decision, carried_by_weighted_decisions(case))
+    return _corrected(case, rewards, weighted_per_decision, carried_by_weighted_decisions)
 
 
 def _corrected(
     case: Case,
     rewards: Float[np.ndarray, " steps"],
     correct: Callable[..., Quotient],
-    carried: Float[np.ndarray, " steps"],
+    carried: Callable[[Case], Float[np.ndarray, " steps"]],
 ) -> Quotient:
     critic = cross_fitted(case, rewards)
     left = correct(case, critic.errors)
-    moved = moved_by(case, rewards, critic, carried)
+    moved = moved_by(case, rewards, critic, carried(case))
     return replace(left, numerator=critic.first + left.numerator + moved)

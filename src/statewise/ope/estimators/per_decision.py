@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-from jaxtyping import Float
+import math
 
-from statewise.data.horizon import recorded_weight
+import numpy as np
+from jaxtyping import Float, Int
+
+from statewise.base.column import like, parts_of
 from statewise.ope.prepared import Case
 from statewise.ope.quotient import Quotient
 
 NOTHING = 1e-200  # a sum of weights below this is rounding
+PART = 1 << 18  # rows at a time, which bounds memory
 
 
 def per_decision(case: Case, rewards: Float[np.ndarray, " steps"]) -> Quotient:
@@ -24,16 +27,27 @@ def weighted_per_decision(case: Case, rewards: Float[np.ndarray, " steps"]) -> Q
     An episode that has ended keeps its last weight in Dₜ and earns 0: leaving it out would give the reward of those
     that go on to all. As a mean over episodes, each adds V + n Σₜ γᵗ (ρ₀…ρₜ rₜ − xₜ ρ₀…ρ_{min(t, T − 1)}) / Dₜ.
     """
-    log, data, below = case.prepared, case.prepared.dataset, _below(case)
-    carried, inverse = _recorded(case), _inverse(below)
-    time, reached = np.minimum(data.time, len(below) - 1), np.minimum(data.lengths, len(below))
-    above = np.bincount(time, carried * rewards, minlength=len(below))  # what is beyond carries nothing
+    below = _below(case)
+    return _rests_on(case, _shared(case, rewards, below), below)
+
+
+def _shared(
+    case: Case, rewards: Float[np.ndarray, " steps"], below: Float[np.ndarray, " horizon"]
+) -> Float[np.ndarray, " episodes"]:
+    """What each episode adds to `weighted_per_decision`."""
+    log, data, carried, inverse = case.prepared, case.prepared.dataset, _recorded(case), _inverse(below)
+    reached = np.minimum(data.lengths, len(below))
+    above = _at_each_time(case, carried, rewards)
     mean, share = above * inverse, log.discounts * inverse
     value = float(np.sum(share * above))
     later = np.append(np.cumsum((share * mean)[::-1])[::-1], 0.0)  # Σ_{t ≥ T} γᵗ xₜ/Dₜ, by T
     last = carried[data.starts[1:] - 1]
-    moved = log.by_episode(share[time] * carried * (rewards - mean[time])) - last * later[reached]
-    return _rests_on(case, value + data.episodes * moved, below)
+    left = like(rewards, len(data))
+    for part in parts_of(len(data), PART):
+        time = data.time[part]
+        left[part] = carried[part] * _at(share, time) * (rewards[part] - _at(mean, time))
+    moved = log.by_episode(left) - last * later[reached]
+    return value + data.episodes * moved
 
 
 def carried_by_decisions(case: Case) -> Float[np.ndarray, " steps"]:
@@ -43,13 +57,16 @@ def carried_by_decisions(case: Case) -> Float[np.ndarray, " steps"]:
 
 def carried_by_weighted_decisions(case: Case) -> Float[np.ndarray, " steps"]:
     """What `weighted_per_decision` multiplies each row's reward by."""
-    data, inverse = case.prepared.dataset, _inverse(_below(case))
-    return case.prepared.growth * case.cumulative * inverse[np.minimum(data.time, len(inverse) - 1)]
+    inverse, dataset = _inverse(_below(case)), case.prepared.dataset
+    carried = case.prepared.growth * case.cumulative
+    for part in parts_of(len(dataset), PART):
+        carried[part] *= _at(inverse, dataset.time[part])
+    return carried
 
 
 def _recorded(case: Case) -> Float[np.ndarray, " steps"]:
     """ρ₀…ρₜ times what a row stands for where other episodes are no longer recorded; 0 beyond the horizon."""
-    return recorded_weight(case.prepared.dataset) * case.cumulative
+    return case.prepared.within_horizon.recorded * case.cumulative
 
 
 def _below(case: Case) -> Float[np.ndarray, " horizon"]:
@@ -57,7 +74,22 @@ def _below(case: Case) -> Float[np.ndarray, " horizon"]:
     data, carried, horizon = case.prepared.dataset, _recorded(case), len(case.prepared.discounts)
     last, reached = carried[data.starts[1:] - 1], np.minimum(data.lengths, horizon)
     ended = np.cumsum(np.bincount(reached, last, minlength=horizon + 1))[:horizon]  # Σ of those with T ≤ t
-    return np.bincount(data.time, carried, minlength=horizon)[:horizon] + ended
+    return _at_each_time(case, carried) + ended
+
+
+def _at_each_time(case: Case, *factors: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " horizon"]:
+    """Sums of the factors' products over the rows of each time up to the horizon."""
+    time, horizon = case.prepared.dataset.time, len(case.prepared.discounts)
+    out = np.zeros(horizon)
+    for part in parts_of(len(time), PART):
+        out += np.bincount(time[part], math.prod(one[part] for one in factors), minlength=horizon)[:horizon]
+    return out
+
+
+def _at(each: Float[np.ndarray, " horizon"], time: Int[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
+    """`each` at the times of rows; 0 beyond the horizon, where rows carry nothing."""
+    beyond = max(int(time.max()) + 1 - len(each), 0)
+    return np.append(each, np.zeros(beyond))[time]
 
 
 def _inverse(below: Float[np.ndarray, " horizon"]) -> Float[np.ndarray, " horizon"]:
