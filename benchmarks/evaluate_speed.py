@@ -149,7 +149,7 @@ def time_large(rows: int) -> None:
     data, policy = large_log(rows), softmax_policy(0, features=8)
     evaluate(policy, large_log(5_000))
     wall, took = both(lambda: evaluate(policy, data))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     print(
         f"doubly robust state ratio on {len(data):,} rows: {wall:.1f} s, {took:.1f} s of processor time, {peak:.2f} GB "
         "(goals: 20 s and 2 GB for a million rows, 150 s and 4 GB for ten)"

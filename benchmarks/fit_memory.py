@@ -56,7 +56,7 @@ def log_of(rows: int, seed: int = 0) -> Dataset:
 
 def peak() -> float:
     """Gigabytes of resident memory at most so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
 def measured(rows: int, updates: int, repeats: int) -> dict[str, float]:
