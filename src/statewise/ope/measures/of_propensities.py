@@ -6,6 +6,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from statewise.base.column import parts_of
 from statewise.ope.measures import Evidence, Measure
 from statewise.ope.prepared import Case
 from statewise.propensities.logged import LoggedCalibration, logged_calibration
@@ -46,20 +47,23 @@ def _furthest_mean(case: Case) -> float | None:
     Given the state, ρ has mean 1 if the propensities are right and all that the policy does was tried; a row's ρ − 1
     is then no more likely up than down whatever came before, so that squares add up even within an episode.
     """
-    log = case.prepared
-    group = log.similar.of_row
-    centred = np.where(log.growth > 0, case.ratio - 1, 0.0)
-    seen = np.bincount(group, centred**2)
-    if log.dataset.distributions is not None:
-        seen = np.maximum(seen, np.bincount(group, np.where(log.growth > 0, case.squared_ratio - 1, 0.0)))
-    counted = np.bincount(group, log.growth > 0) >= FEWEST
+    log, ratio = case.prepared, case.ratio
+    squared = None if log.dataset.distributions is None else case.squared_ratio
+    seen, expected, summed, heaviest, count = np.zeros((5, len(log.similar)))
+    for part in parts_of(len(ratio)):  # all at once takes six times as much memory as ρ
+        group, live = log.similar.of_row[part], log.growth[part] > 0
+        centred = np.where(live, ratio[part] - 1, 0.0)
+        for total, values in ((seen, centred**2), (summed, centred), (count, live)):
+            total += np.bincount(group, values, len(total))
+        if squared is not None:
+            expected += np.bincount(group, np.where(live, squared[part] - 1, 0.0), len(expected))
+        np.maximum.at(heaviest, group, centred**2)
+    seen = np.maximum(seen, expected)
     # one group's variance must not come from a single heavy row
-    heaviest = np.zeros(len(seen))
-    np.maximum.at(heaviest, group, centred**2)
-    counted &= (seen > 0) & (heaviest < 0.1 * seen)
+    counted = (count >= FEWEST) & (seen > 0) & (heaviest < 0.1 * seen)
     if not counted.any():
         return None
-    deviation = np.abs(np.bincount(group, centred)[counted]) / np.sqrt(seen[counted])
+    deviation = np.abs(summed[counted]) / np.sqrt(seen[counted])
     return float(deviation.max() / NormalDist().inv_cdf(1 - CHANCE / (2 * counted.sum())))
 
 
