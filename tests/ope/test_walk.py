@@ -15,7 +15,7 @@ from statewise.ope.evaluate import prepare
 from statewise.ope.gate import compare
 from statewise.ope.next_log import chance_of, enough, more_of_today, situations
 from statewise.ope.quotient import standard_error
-from statewise.ope.walk import Ends, Forecast, joint_factor, order_by, promise, walk
+from statewise.ope.walk import Ends, Forecast, aim, joint_factors, order_by, promise, together, walk
 
 STATES, ACTIONS, HORIZON = 4, 2, 8
 RNG = np.random.default_rng(0)
@@ -73,7 +73,8 @@ def test_a_real_gain_is_certified_and_the_bound_holds():
     certified, held = [], []
     for seed in range(15):
         data = log(300, seed)
-        steps = walk(ends(data), prepare(data, discount=1.0), (0.1, 0.3), level=0.95)
+        ready = prepare(data, discount=1.0)
+        (steps,) = together([walk(ends(data), ready, (0.1, 0.3), level=0.95)], [0.1], ready, 0.95)
         certified.append(steps[0].passed)
         held += [one.low <= truth(one.step) for one in steps if one.passed]
     assert np.mean(certified) >= 0.7
@@ -82,13 +83,30 @@ def test_a_real_gain_is_certified_and_the_bound_holds():
 
 def test_the_walk_stops_where_a_step_fails_and_bounds_of_several_are_wider():
     data = log(300)
-    worse = 1 - GREEDY
-    steps = walk(ends(data, worse), prepare(data, discount=1.0), (0.2, 0.4))
-    assert len(steps) == 1
-    assert not steps[0].passed
-    good = walk(ends(data), prepare(data, discount=1.0), (0.1, 0.2, 0.4))
-    for one in good:
-        assert one.low <= one.decision.low or one.low == 0
+    ready = prepare(data, discount=1.0)
+    failed = walk(ends(data, 1 - GREEDY), ready, (0.2, 0.4))
+    assert len(failed) == 1
+    assert not failed[0].passed
+    good = walk(ends(data), ready, (0.1, 0.2, 0.4))
+    again, beside = together([good, failed], [0.0, 0.0], ready, 0.95)
+    assert beside == failed
+    for one, own in zip(again, good, strict=True):
+        assert own.low == own.decision.low
+        assert 0 <= one.low < own.low
+    strict = walk(ends(data), ready, (0.1, 0.2, 0.4), level=0.99)  # what shares the level is tested more strictly
+    for one, own in zip(together([strict], [0.0], ready, 0.95)[0], strict, strict=True):
+        assert one.low > own.low
+    first, *others = (together([good], [aimed_at], ready, 0.95)[0] for aimed_at in (0.0, 0.2))
+    for one, other, closer in zip(first, others[0], (False, True, True), strict=True):
+        assert (other.low > one.low) == closer  # what is not aimed at leaves more to what is
+
+
+def test_nothing_is_widened_where_no_step_is_identified():
+    data = log(8)
+    ready = prepare(data, discount=1.0)
+    steps = walk(ends(data), ready, (0.1, 0.2))
+    assert not steps[0].identified
+    assert together([steps], [0.0], ready, 0.95) == [steps]
 
 
 def test_bounds_that_hold_together_are_as_wide_as_their_correlation_asks():
@@ -96,10 +114,30 @@ def test_bounds_that_hold_together_are_as_wide_as_their_correlation_asks():
     ready = prepare(data, discount=1.0)
     rng = np.random.default_rng(1)
     one, other = rng.normal(size=(2, 400))
-    assert joint_factor([one], ready, 0.95) == 1.0
-    assert joint_factor([one, 2 * one], ready, 0.95) == pytest.approx(1.0, abs=0.08)
+
+    def factors(*influences, tested=0.95, wanted=0.95):
+        wanted = np.broadcast_to(wanted, len(influences))
+        return joint_factors(influences, [tested] * len(influences), wanted.tolist(), ready, 0.95)
+
+    assert factors(one) == pytest.approx([1.0])
+    assert factors(one, 2 * one) == pytest.approx([1.0, 1.0])
+    skewed = np.exp(3 * one)  # redrawn, its 95 % quantile is not 1.645 standard errors
+    assert factors(skewed, 2 * skewed) == pytest.approx([1.0, 1.0])
+    assert factors(one, 0 * one) == pytest.approx([1.0, 1.0])
     # P(max of two independent ≤ c) = .95 at c = Φ⁻¹(√.95) = 1.955
-    assert joint_factor([one, other], ready, 0.95) == pytest.approx(1.955 / 1.645, abs=0.08)
+    assert factors(one, other) == pytest.approx([1.955 / 1.645] * 2, abs=0.05)
+    assert factors(one, other, tested=0.98) == pytest.approx([1.955 / 2.054] * 2, abs=0.05)  # Φ⁻¹(.98) = 2.054
+    # c and d with Φ(c) Φ(d) = .95 and c/d = Φ⁻¹(.99)/Φ⁻¹(.95) = 2.326/1.645
+    assert factors(one, other, wanted=(0.99, 0.95)) == pytest.approx([2.431 / 1.645, 1.719 / 1.645], abs=0.05)
+
+
+def test_what_promises_less_than_half_of_the_most_is_not_aimed_at():
+    def known(step, gain, error=0.1):
+        return Forecast(step, gain, error, True)
+
+    assert aim((known(0.02, 1.0), known(0.1, 4.0), known(0.2, 9.0), Forecast(0.36, 50.0, 0.1, False))) == 0.15
+    assert aim((known(0.02, 8.0), known(0.1, 9.0))) == 0.02
+    assert aim((Forecast(0.02, 0.0, 0.0, False),)) == 0.02
 
 
 def test_the_order_begins_at_the_first_step_that_will_likely_pass():

@@ -25,9 +25,11 @@ from statewise.ope.walk import (
     Ends,
     Forecast,
     Step,
+    aim,
     forecast,
     order_by,
     promise,
+    together,
     walk,
 )
 from statewise.policies.external import as_target
@@ -155,6 +157,9 @@ def certify(
         steps = walk(ends, log, order_by(forecasts[name], level=level), level=1 - share * (1 - level), part=part)
         walks[name] = Walk(name, ends, steps)
         progress(ranking + len(STEPS) * len(walks) // len(shares), total)
+    aims = [aim(forecasts[name], level) for name in walks]
+    bounded = together([one.steps for one in walks.values()], aims, log, level)
+    walks = {name: replace(one, steps=steps) for (name, one), steps in zip(walks.items(), bounded, strict=True)}
     found = max(walks.values(), key=lambda one: one.bound)
     chosen, ends = found.chosen, found.ends
     now = chosen.step if chosen.passed else 0.0

@@ -35,7 +35,7 @@ HALF = 2**28  # numbers from which on features are kept in half precision, and a
 PART = 2048  # rows that features are computed on at a time: what lies between fits into a cache
 SCALES = (1.0, 0.5)  # of the median distance between states
 ROWS = 20  # for every feature and action, at least
-WIDEST = (256, 384)  # features of state and time together, at most: where there are `LARGER` times as many rows, more
+WIDEST = (320, 384)  # features of state and time together, at most: where there are `LARGER` times as many rows, more
 LARGER = 5
 FEWEST, MOST = 8, 96  # features of the state for each knot
 FAR = 4.0  # standard deviations, beyond which a column counts as no farther
@@ -48,6 +48,7 @@ MATTERS = 1e-5  # the share of the future beyond the limit from which on time is
 EACH = 12  # steps: a limit up to which every step has a knot of its own
 EPISODES = 100  # for every further knot
 KNOTS = (3, 8)
+FINER = (5, 48)  # knots at least, where rows suffice for so many features of the state each
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +97,9 @@ def time_knots(dataset: Dataset, discount: float) -> Int[np.ndarray, " knots"] |
     reached = beyond(dataset, discount) > MATTERS or (cut_off == "limit" and 2 * dataset.lengths.max() >= steps)
     if steps < 2 or not reached:
         return None
-    fewest, most = KNOTS
+    (fewest, most), (finer, each) = KNOTS, FINER
+    if _affordable(len(dataset), dataset.action_count) >= finer * each:
+        fewest = finer
     count = steps if steps <= EACH else min(max(2 + dataset.episodes // EPISODES, fewest), most)
     return knots(dataset.time[dataset.time < steps], steps, count)
 
@@ -138,12 +141,16 @@ def make_features(
 
 def _rank(rows: int, actions: int, clock: Int[np.ndarray, " knots"] | None, settings: ClosedForm) -> int:
     """How many features of the state the log has rows for; Q̂ fits them for each action."""
-    affordable = rows // (ROWS * actions)
+    affordable = _affordable(rows, actions)
     if clock is None:
         return max(min(settings.rank, affordable), FEWEST)
     least, most = WIDEST
     width = max(min(affordable, least), min(affordable // LARGER, most)) // len(clock)
     return min(max(width, FEWEST), MOST)
+
+
+def _affordable(rows: int, actions: int) -> int:
+    return rows // (ROWS * actions)
 
 
 def relevance_of(

@@ -4,15 +4,16 @@ Steps are tested in an order that was fixed before the episodes were looked at, 
 that fails. The chance that any step passes which is no better than today is then at most 1 − level, however many steps
 there are: for that to happen, the first such step of the order must pass by chance.
 
-The bound of the step that is deployed must hold too, and that step is chosen by it. So each bound is made to hold
-together with those of all steps tried: it is as many standard errors wide as the greatest deviation among them seldom
-exceeds, by redrawing episodes. Steps of one path are nearly one policy, so that this costs little.
+The bound of the step that is deployed must hold too, and that step is chosen by it. So bounds are made to hold
+together, for all steps that were tried on the way to every candidate: they are as wide as the greatest deviation among
+them seldom exceeds, by redrawing episodes. Steps of one path are nearly one policy, and all were tried on the same
+episodes, so that this costs little.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -20,14 +21,16 @@ from jaxtyping import Float
 
 from statewise.data.dataset import Dataset
 from statewise.ope.gate import Decision, compare
-from statewise.ope.intervals import pool, redrawn
+from statewise.ope.intervals import pool, redrawn, seldomer
 from statewise.ope.mixture import Mixture
 from statewise.ope.prepared import Prepared
 from statewise.policies.path import Way, blended
 
-STEPS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.24, 0.28, 0.32, 0.36, 0.4, 0.44, 0.52, 0.6, 0.7, 0.85, 1.0)
+STEPS = (
+    0.02, 0.05, 0.1, 0.15, 0.2, 0.24, 0.28, 0.32, 0.36, 0.4, 0.44, 0.48, 0.52, 0.56, 0.6, 0.65, 0.7, 0.77, 0.85, 1.0
+)  # fmt: skip
 FORECAST = (0.02, 0.1, 0.2, 0.36, 0.6, 1.0)  # of these, before the walk
-DRAWS = 1000
+DRAWS = 4000  # a level shared among candidates asks for 99 % of them
 CHANCE = 0.9  # with which the first step should pass, as far as the learning episodes tell
 
 
@@ -57,7 +60,7 @@ class Ends:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A step that was tested: what was found, and the least gain that holds together with those of all steps tried."""
+    """A step that was tested: what was found, and the least gain: its own, or one that holds together with others'."""
 
     step: float
     decision: Decision
@@ -79,35 +82,55 @@ def walk(
     part: float = 1.0,
     progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[Step, ...]:
-    """Tests the steps in their order, up to the first that fails; `level` is that of the whole walk, one-sided."""
-    decisions: list[Decision] = []
+    """Tests the steps in their order, up to the first that fails, each with a one-sided bound of its own at `level`."""
+    steps: list[Step] = []
     for done, step in enumerate(order, start=1):
         decision, _ = compare(ends.at(step), log, level=2 * level - 1, part=part, near=True)
-        decisions.append(decision)
+        steps.append(Step(step, decision, decision.low, decision.answer == "deploy"))
         progress(done)
-        if decision.answer != "deploy":
+        if not steps[-1].passed:
             break
-    passed = [decision for decision in decisions if decision.answer == "deploy"]
-    wider = joint_factor([one.influence for one in passed], log, level)
-    steps = []
-    for step, one in zip(order, decisions, strict=False):
-        low = one.difference - wider * (one.difference - one.low) if one.answer == "deploy" else one.low
-        steps.append(Step(step, one, max(low, 0.0) if one.answer == "deploy" else low, one.answer == "deploy"))
     return tuple(steps)
 
 
-def joint_factor(influences: Sequence[np.ndarray], log: Prepared, level: float) -> float:
-    """By how much the bounds of several estimates must be wider than one's own, so that all hold together."""
-    if len(influences) < 2:
-        return 1.0
+def together(
+    walks: Sequence[tuple[Step, ...]], aims: Sequence[float], log: Prepared, level: float
+) -> list[tuple[Step, ...]]:
+    """The same walks, with bounds that hold for all of their steps at once, with the one-sided `level`.
+
+    Those of steps before a walk's aim are to miss more seldom, so that they leave most of the level to the others.
+    """
+    known = [(step, aim) for steps, aim in zip(walks, aims, strict=True) for step in steps if step.identified]
+    if not known:
+        return list(walks)
+    tested = [(1 + step.decision.level) / 2 for step, _ in known]  # one-sided
+    wanted = [own if step.step >= aim else seldomer(own) for own, (step, aim) in zip(tested, known, strict=True)]
+    factors = joint_factors([step.decision.influence for step, _ in known], tested, wanted, log, level)
+    wider = {id(step): factor for (step, _), factor in zip(known, factors, strict=True)}
+
+    def bounded(step: Step) -> Step:
+        value = step.decision.difference
+        return replace(step, low=max(value - wider[id(step)] * (value - step.low), 0.0)) if step.passed else step
+
+    return [tuple(map(bounded, steps)) for steps in walks]
+
+
+def joint_factors(
+    influences: Sequence[np.ndarray], tested: Sequence[float], wanted: Sequence[float], log: Prepared, level: float
+) -> Float[np.ndarray, " estimates"]:
+    """By how much estimates' one-sided bounds, of the levels `tested`, must be wider to hold together at `level`.
+
+    The level's quantile, over redrawn groups, of the greatest deviation, each in units of its own quantile at the level
+    `wanted`: for estimates that move together it is 1, however long their tails, which each one's own bound allows for.
+    """
     generator = np.random.default_rng(log.seed)
     groups, count = pool(log.dataset.groups, generator)
     sums = np.stack([np.bincount(groups, one, minlength=count) for one in influences], axis=1)
-    sums = sums - sums.mean(axis=0)
-    spread = np.sqrt((sums**2).sum(axis=0))
-    drawn = redrawn(sums / np.where(spread > 0, spread, 1.0), DRAWS, generator)
-    joint = float(np.quantile(drawn.max(axis=1), level))
-    return max(1.0, joint / NormalDist().inv_cdf(level))
+    drawn = redrawn(sums - sums.mean(axis=0), DRAWS, generator)
+    unit, own = (np.array([np.quantile(*one) for one in zip(drawn.T, at, strict=True)]) for at in (wanted, tested))
+    varies = (unit > 0) & (own > 0)
+    greatest = np.quantile((drawn / np.where(varies, unit, np.inf)).max(axis=1), level)
+    return np.where(varies, greatest * unit / np.where(varies, own, 1.0), 1.0)
 
 
 @dataclass(frozen=True)
@@ -149,6 +172,13 @@ def order_by(forecasts: Sequence[Forecast], steps: Sequence[float] = STEPS, leve
     likely = [one for one in known if one.gain > bar * one.error]
     first = likely[0] if likely else max(known, key=lambda one: one.gain / one.error)
     return tuple(step for step in steps if step >= first.step)
+
+
+def aim(forecasts: Sequence[Forecast], level: float = 0.95) -> float:
+    """The least step that may well be the one to deploy: no other promises less than half of the most."""
+    most = promise(forecasts, level)
+    less = [one.step for one in forecasts if one.identified and one.bound(level) < most / 2]
+    return next((step for step in STEPS if step > max(less, default=0.0)), STEPS[-1])
 
 
 def promise(forecasts: Sequence[Forecast], level: float = 0.95) -> float:
