@@ -175,10 +175,13 @@ def test_a_candidate_that_was_not_learned_is_tested_beside_and_alone_where_nothi
     # Φ⁻¹(.99) + Φ⁻¹(.975) = 4.29 errors, for a fifth of the level to do
     assert worth_testing({**both, "as today": known(0.428)}, 0.95, ["always a"], ["as today"]) == {"opposd": 1.0}
     three = {**both, "cql": known(6.0)}
+    few = worth_testing({**both, "as today": known(0.428)}, 0.95, ["always a"], ["as today"], few=True)
+    assert few == {"opposd": 0.5, "as today": 0.5}  # too few episodes to say that it would not pass
     assert worth_testing(three, 0.95, ["always a"], ["as today"]) == {"cql": 0.4, "opposd": 0.4, "as today": 0.2}
     assert sum(worth_testing(three, 0.95, ["always a"], ["as today"]).values()) == pytest.approx(1)
     nothing = {"opposd": unknown, "as today": unknown, "always a": unknown}
     assert worth_testing(nothing, 0.95, ["always a"], ["as today"]) == {"as today": 1.0}
+    assert worth_testing(nothing, 0.95, ["always a"], ["as today"], few=True) == {"as today": 1.0}
     assert worth_testing(nothing, 0.95, ["always a"]) == {"opposd": 1.0}
 
 

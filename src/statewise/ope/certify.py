@@ -38,6 +38,7 @@ from statewise.policies.probabilities import probabilities_of
 
 COMFORTABLE = 0.975  # chance with which a first step passes, from which on the level may be shared
 BESIDE = 0.2  # of 1 − level: for a candidate that was not learned, where that will do
+FEW, EVEN = 50, 0.5  # learning episodes that are too few to say whether it will do, and what it then gets
 CLOSE = 0.05  # of the greatest promise: a candidate that is preferred may promise so much less
 ORDERING = 1 / 3  # of the episodes, to model what is done today and to choose the order, where no others are given
 LEARNING = (0.3, 0.5)  # the least and the greatest share of a log to learn from
@@ -145,7 +146,7 @@ def certify(
         forecasts[name] = foreseen(name, way or "mixture")
         progress(len(FORECAST) * len(forecasts), total)
     log = prepare(held_out, discount=known.discount, seed=seed)
-    shares = worth_testing(forecasts, level, simple, unlearned)
+    shares = worth_testing(forecasts, level, simple, unlearned, few=bool(learning.groups.max() + 1 < FEW))
     walks = {}
     for name, share in shares.items():
         taken = way or "mixture"
@@ -228,12 +229,14 @@ def worth_testing(
     level: float,
     simple: Collection[str],
     unlearned: Collection[str] = (),
+    few: bool = False,
 ) -> dict[str, float]:
     """The most promising candidate, those that are worth a test beside it, and each one's share of 1 − level.
 
     What the learning episodes promise is too good for candidates that fit them too closely. So one that was not learned
     from them is tested too, where it will most likely pass at `BESIDE` of the level; and the first learned one, where
-    it and the most promising will most likely pass at half of the rest.
+    it and the most promising will most likely pass at half of the rest. A `few` learning episodes promise too much of
+    what was learned from them, and too little of what was not: then both get half.
     """
     best = most_promising(forecasts, level, simple, unlearned)
 
@@ -241,12 +244,14 @@ def worth_testing(
         bar = NormalDist().inv_cdf(1 - share * (1 - level)) + NormalDist().inv_cdf(COMFORTABLE)
         return any(one.identified and one.error > 0 and one.gain > bar * one.error for one in forecasts[name])
 
-    beside = next((name for name in forecasts if name in unlearned and name != best and sure(name, BESIDE)), None)
-    rest = 1.0 if beside is None else 1 - BESIDE
+    share = EVEN if few else BESIDE
+    others = (name for name in forecasts if name in unlearned and name != best)
+    beside = next((name for name in others if few or sure(name, share)), None)
+    rest = 1.0 if beside is None else 1 - share
     first = next((name for name in forecasts if name not in simple and name not in unlearned), best)
     both = first != best and sure(best, rest / 2) and sure(first, rest / 2)
     shares = {best: rest / 2, first: rest / 2} if both else {best: rest}
-    return shares if beside is None else {**shares, beside: BESIDE}
+    return shares if beside is None else {**shares, beside: share}
 
 
 def most_promising(
