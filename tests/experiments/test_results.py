@@ -118,6 +118,37 @@ SAID = [
         of("best_mean_of_the_curve", 1, "OPPOSD"),
     ),
     (
+        "cartpole",
+        "cartpole",
+        "The last policies of OPPOSD balance for {} steps (least {}), Off-PAC's for {} (least {});",
+        [
+            *of("last_mean", 1, "OPPOSD"),
+            *of("last_least", 0, "OPPOSD"),
+            *of("last_mean", 1, "Off-PAC"),
+            *of("last_least", 0, "Off-PAC"),
+        ],
+    ),
+    (
+        "cartpole",
+        "cartpole",
+        "both learn fast and then fall back, to {} and {},",
+        of("last_mean", 0, "OPPOSD (paper)", "Off-PAC (paper)"),
+    ),
+    ("cartpole", "cartpole", "CQL does as well ({}),", of("last_mean", 1, "CQL")),
+    (
+        "hiv",
+        "hiv",
+        "On `hiv` OPPOSD ends at {} and Off-PAC at {}, about fifty times the behaviour's {}:",
+        [*of("last_mean", 2, "OPPOSD", "Off-PAC"), *of("behaviour", 3, "OPPOSD")],
+    ),
+    ("hiv", "hiv-weak", "On `hiv-weak` it is {} against {}:", of("last_mean", 2, "OPPOSD", "Off-PAC")),
+    (
+        "hiv",
+        "hiv-weak",
+        "OPPOSD's last policies are nearly its best ({} on average);",
+        of("best_mean_of_the_curve", 1, "OPPOSD"),
+    ),
+    (
         "hiv-variants",
         "hiv",
         "(`discounted-ratio`, our default) ends at {}, the gradient to the letter (`full`) at {}, `average` at {};",
@@ -127,9 +158,28 @@ SAID = [
 # study, cell, first, second, whether the interval of the last iterates' difference lies above 0, below, or around it,
 # and what the page says of it, with gaps for the difference and its interval where it tells them
 DECIDED = [
+    ("cartpole", "cartpole", "OPPOSD", "Off-PAC", 1, "the paired difference is {} ({} to {})."),
+    ("cartpole", "cartpole", "OPPOSD (paper)", "Off-PAC (paper)", 0, "to 151 and 157, and cannot be told apart."),
+    ("cartpole", "cartpole", "SAC", "OPPOSD", 1, "better by {} steps ({} to {})."),
+    ("hiv", "hiv", "OPPOSD", "Off-PAC", 1, "the behaviour's 0.153: {} more ({} to {}), in ten of ten runs."),
+    ("hiv", "hiv-weak", "OPPOSD", "Off-PAC", 1, "5.73 against 3.38: {} more ({} to {})."),
     ("earlier/cartpole", "cartpole", "OPPOSD", "Off-PAC", 1, "the paired difference is {} ({} to {})."),
-    ("earlier/cartpole", "cartpole", "OPPOSD (paper)", "Off-PAC (paper)", 0, "to 180 and 187, and cannot be told apart."),
-    ("earlier/hiv", "hiv", "OPPOSD", "Off-PAC", 0, "about fifty times the behaviour's 0.153, and cannot be told apart."),
+    (
+        "earlier/cartpole",
+        "cartpole",
+        "OPPOSD (paper)",
+        "Off-PAC (paper)",
+        0,
+        "to 180 and 187, and cannot be told apart.",
+    ),
+    (
+        "earlier/hiv",
+        "hiv",
+        "OPPOSD",
+        "Off-PAC",
+        0,
+        "about fifty times the behaviour's 0.153, and cannot be told apart.",
+    ),
     ("earlier/hiv", "hiv-weak", "Off-PAC", "OPPOSD", 1, "On `hiv-weak` Off-PAC wins at the default rate"),
     ("earlier/hiv", "hiv-weak", "OPPOSD, slow actor", "Off-PAC, slow actor", 1, "and OPPOSD at a third of it"),
     (
@@ -193,9 +243,10 @@ def test_what_is_said_to_be_decided_is(study, cell, first, second, sign, sentenc
     pairs = table(study, "pairs").filter(of="last iterate", cell=cell)
     swapped = pairs.filter(first=first, second=second).is_empty()
     row = pairs.filter(first=second if swapped else first, second=first if swapped else second).row(0, named=True)
-    low, high = (-row["high"], -row["low"]) if swapped else (row["low"], row["high"])
+    numbers = row["difference"], row["low"], row["high"]
+    difference, low, high = (-numbers[0], -numbers[2], -numbers[1]) if swapped else numbers
     assert (low > 0) - (high < 0) == sign
-    assert sentence.format(*(f"{number:.1f}" for number in (row["difference"], low, high))) in words(study)
+    assert sentence.format(*(f"{number:.1f}" for number in (difference, low, high))) in words(study)
 
 
 def test_runs_that_end_below_the_behaviour_are_those_that_are_named():
@@ -293,3 +344,38 @@ def test_the_page_says_of_safe_improvement_what_its_table_says(method, domain, c
     summary = table("safe-improvement", "summary").filter(method=method)
     values = [summary.filter(cell=f"{domain}, {count} episodes")[column].item() for count in episodes]
     assert sentence.format(*(f"{value:.{digits}f}".replace("-", "−") for value in values)) in TEXT
+
+
+def test_the_page_says_of_certificates_what_their_table_says():
+    found = {row["cell"]: row for row in table("certified", "summary").iter_rows(named=True)}
+    cart, hiv, weak = (found[name]["times_today"] for name in ("CartPole", "hiv", "hiv-weak"))
+    assert (
+        f"On all {found['CartPole']['certified']} logs of CartPole a policy is certified, worth {cart:.1f} times"
+        in TEXT
+    )
+    assert f"on all {found['hiv']['certified']} of `hiv` one worth {hiv:.1f} times today's," in TEXT
+    assert f"on all {found['hiv-weak']['certified']} of `hiv-weak` one worth {weak:.1f} times;" in TEXT
+    icu = found["ICU-Sepsis"]
+    assert f"on {icu['certified']} of {icu['logs']} logs of ICU-Sepsis" in TEXT
+    mdps = [row for name, row in found.items() if name.startswith("random MDPs")]
+    assert f"Of {sum(row['logs'] for row in mdps)} random MDPs {sum(row['certified'] for row in mdps)} certify:" in TEXT
+    first, second, third = (row["share_of_the_possible_gain"] for row in mdps)
+    assert f"They reach {first:.2f}, {second:.2f} and {third:.2f} of what is possible." in TEXT
+    certified, held = (sum(row[name] for row in found.values()) for name in ("certified", "bound_held"))
+    assert f"Of these {certified} bounds {held} held, and no certified policy is worse than today's." in TEXT
+    runs = table("certified", "runs").filter(pl.col("low").is_not_null())
+    assert (runs["value"] > runs["today"]).all()
+
+
+def test_the_page_says_of_rounds_what_their_table_says():
+    found = {(row["cell"], row["round"]): row for row in table("rounds", "summary").iter_rows(named=True)}
+    for cell, rounds in (("hiv", (1, 2, 5)), ("hiv-weak", (2, 4, 6))):
+        a, b, c = (found[cell, number]["times_the_first_behaviour"] for number in rounds)
+        after = "after {}, {} and {} rounds".format(*rounds)
+        assert f"`{cell}` to {a:.0f}, {b:.0f} and {c:.0f} times the first behaviour {after}" in TEXT
+    deployed, held, worse = (
+        sum(row[name] for row in found.values()) for name in ("deployed", "bound_held", "worse_than_before")
+    )
+    assert f"Of {deployed} bounds {held} held, and " in TEXT
+    assert worse == 0
+    assert "no policy was worse than the one before" in TEXT
