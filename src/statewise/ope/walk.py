@@ -106,7 +106,7 @@ def together(
     tested = [(1 + step.decision.level) / 2 for step, _ in known]  # one-sided
     wanted = [own if step.step >= aim else seldomer(own) for own, (step, aim) in zip(tested, known, strict=True)]
     factors = joint_factors([step.decision.influence for step, _ in known], tested, wanted, log, level)
-    wider = {id(step): factor for (step, _), factor in zip(known, factors, strict=True)}
+    wider = {id(step): factor for (step, _), factor in zip(known, factors.tolist(), strict=True)}
 
     def bounded(step: Step) -> Step:
         value = step.decision.difference
