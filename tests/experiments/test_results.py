@@ -135,6 +135,7 @@ SAID = [
         of("last_mean", 0, "OPPOSD (paper)", "Off-PAC (paper)"),
     ),
     ("cartpole", "cartpole", "CQL does as well ({}),", of("last_mean", 1, "CQL")),
+    ("cartpole", "cartpole", "fitted Q iteration ends at {}.", of("last_mean", 1, "Fitted Q")),
     (
         "hiv",
         "hiv",
