@@ -161,7 +161,7 @@ SAID = [
 DECIDED = [
     ("cartpole", "cartpole", "OPPOSD", "Off-PAC", 1, "the paired difference is {} ({} to {})."),
     ("cartpole", "cartpole", "OPPOSD (paper)", "Off-PAC (paper)", 0, "to 151 and 157, and cannot be told apart."),
-    ("cartpole", "cartpole", "SAC", "OPPOSD", 1, "better by {} steps ({} to {})."),
+    ("cartpole", "cartpole", "SAC", "OPPOSD", 1, "better by {} steps ({} to {});"),
     ("hiv", "hiv", "OPPOSD", "Off-PAC", 1, "the behaviour's 0.153: {} more ({} to {}), in ten of ten runs."),
     ("hiv", "hiv-weak", "OPPOSD", "Off-PAC", 1, "5.73 against 3.38: {} more ({} to {})."),
     ("earlier/cartpole", "cartpole", "OPPOSD", "Off-PAC", 1, "the paired difference is {} ({} to {})."),
